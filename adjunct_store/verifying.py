@@ -20,8 +20,8 @@ from adjunct_store.versions.names import StoreNames
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.location import Location
 from azure_account.parallel import concurrent_map
-from azure_account.report import Report
-from state_backup import Verified as VerifiedCheckpoint
+from azure_account.report import ProgressCallbacks
+from state_backup import VerificationResult as VerifiedCheckpoint
 from state_backup import verify as verify_state
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def verify(
     deep: bool = False,
     scratch: Path | None = None,
     threads: int = 16,
-    report: Report = Report(),
+    report: ProgressCallbacks = ProgressCallbacks(),
 ) -> tuple[VerifiedVersion, ...]:
     """Verify all versions, newest first. Finds all faults, and changes nothing.
 
@@ -89,7 +89,7 @@ def verify(
     if deep:
         with tempfile.TemporaryDirectory(prefix="adjunct-store-", dir=scratch) as folder:
             cache = HostCache(container, path, Path(folder), threads=threads)
-            reading = _Reading(cache, manifest)
+            reading = _DeepVerifier(cache, manifest)
             verified = [reading.version(each) for each in reversed(verified)][::-1]
     if any(each.faults for each in verified):
         kept = {each.number for each in _read(container, path).versions}
@@ -110,7 +110,9 @@ def _written(version: Version) -> Sequence[tuple[int, str]]:
     return [(partition, checkpoint) for partition, checkpoint in enumerate(version.checkpoints) if checkpoint]
 
 
-def _look(container: BlobContainer, names: StoreNames, place: _Place, *, deep: bool, report: Report) -> _Looked:
+def _look(
+    container: BlobContainer, names: StoreNames, place: _Place, *, deep: bool, report: ProgressCallbacks
+) -> _Looked:
     state = Location.in_container(container, names.state(*place))
     try:
         found = verify_state(state, deep=deep, report=report)
@@ -137,7 +139,7 @@ def _version(version: Version, looked: dict[_Place, _Looked]) -> VerifiedVersion
 
 
 @dataclass
-class _Reading:
+class _DeepVerifier:
     """Reads all entries of versions; a checkpoint that several versions have once."""
 
     cache: HostCache

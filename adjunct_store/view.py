@@ -19,9 +19,9 @@ from adjunct_store.encoding.arrays import large_binaries
 from adjunct_store.encoding.keys import decode_keys, encode_prefix, key_columns
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import AFTER_DATA, DATA, values_in
-from adjunct_store.forms.disk import OnDisk
-from adjunct_store.forms.memory import InMemory
-from adjunct_store.forms.partitions import Partitions
+from adjunct_store.forms.disk import RocksDbLookup
+from adjunct_store.forms.memory import InMemoryLookup
+from adjunct_store.forms.partitions import PartitionDatabases
 from adjunct_store.host.directories import KnownDirectories
 from azure_account.errors import ConfigurationError, describe
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.forms.partitions import Directories, OnDamage
+    from adjunct_store.forms.partitions import OnDamage, PartitionDirectories
     from adjunct_store.metrics import StoreMetrics
 
 Form: TypeAlias = Literal["rocksdb", "memory"]
@@ -52,7 +52,7 @@ class View:
 
     def __init__(
         self,
-        directories: Directories,
+        directories: PartitionDirectories,
         schema: StoreSchema,
         form: Form = "rocksdb",
         metrics: StoreMetrics | None = None,
@@ -60,8 +60,8 @@ class View:
     ) -> None:
         check_form(form)
         self.schema, self._metrics = schema, metrics
-        self._partitions = Partitions(directories, schema.partitions, on_damage)
-        self._find = (InMemory if form == "memory" else OnDisk)(self._partitions, schema)
+        self._partitions = PartitionDatabases(directories, schema.partitions, on_damage)
+        self._find = (InMemoryLookup if form == "memory" else RocksDbLookup)(self._partitions, schema)
 
     def __enter__(self) -> Self:
         return self
@@ -187,7 +187,7 @@ def _after(prefix: bytes) -> bytes | None:
 
 
 def open_view(
-    directories: Mapping[int, Path] | Directories,
+    directories: Mapping[int, Path] | PartitionDirectories,
     schema: StoreSchema,
     form: Form = "rocksdb",
     metrics: StoreMetrics | None = None,

@@ -33,7 +33,7 @@ def pool(threads: int, name: str) -> Executor:
     `ConfigurationError` for less than one.
     """
     check_threads(threads)
-    return ThreadPoolExecutor(threads, name) if threads > 1 else _Caller()
+    return ThreadPoolExecutor(threads, name) if threads > 1 else _InlineExecutor()
 
 
 def concurrent_map(
@@ -65,7 +65,7 @@ def concurrent_map(
 
 
 @dataclass
-class Acted:
+class BulkResult:
     """The blobs for which an act has succeeded, and those for which it has failed, with the error if there was one.
 
     in_a_row: failures since the last success.
@@ -89,14 +89,14 @@ def act_on_each(
     give_up: int | None = None,
     ends: type[AzureBlobError] | tuple[()] = (),
     fatal: type[AzureBlobError] | tuple[()] = (),
-) -> Acted:
+) -> BulkResult:
     """Act on each of the blobs, in order. One that fails keeps no other back.
 
     give_up: number of failures in a row after which the rest is left as it is; by default it is not.
     ends: an error after which the rest is left as it is.
     fatal: an error that ends it all, and is raised.
     """
-    acted, noting, ended = Acted(), threading.Lock(), threading.Event()
+    acted, noting, ended = BulkResult(), threading.Lock(), threading.Event()
 
     def attempt(blob: str) -> None:
         if ended.is_set() or (give_up is not None and acted.in_a_row >= give_up):
@@ -153,7 +153,7 @@ def results(submitted: Iterable[Future[Result]], stop: Callable[[], object] = la
         wait([call for call in calls if not call.cancel()])
 
 
-class _Caller(Executor):
+class _InlineExecutor(Executor):
     """Makes each call when it is submitted."""
 
     def submit(self, act: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:

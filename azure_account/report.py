@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Report:
+class ProgressCallbacks:
     """Whom a transfer is reported to. Both are called by several threads.
 
     planned: with the number and bytes of files that will be transferred, each time that more are known.

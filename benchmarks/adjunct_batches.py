@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.engine import PartitionProgress, PartitionStore
 from benchmarks.adjunct_lookups import entries, schema_of
 from benchmarks.report import Report
 
@@ -54,7 +54,7 @@ class _Batches:
         rows = entries("bigint", picked)
         begin = time.monotonic()
         with PartitionStore(self.directory, schema_of("bigint")) as store:
-            store.apply([rows], Position("benchmark", number), are_sorted=True)
+            store.apply([rows], PartitionProgress("benchmark", number), are_sorted=True)
         self.seconds.append(time.monotonic() - begin)
         files = {path.name: path.stat().st_size for path in self.directory.glob("*.sst")}
         self.written.append(sum(size for name, size in files.items() if name not in self._files))

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from adjunct_store.encoding.schema import StoreSchema
-from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.host.cache import HostCache
-from adjunct_store.host.directories import FetchedDirectories
+from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.view import open_view
 from benchmarks.peak import peak
@@ -81,7 +81,7 @@ def _first_value(tables: Tables, cache: str) -> None:
     container, store = tables.store.open(), tables.store.path
     version, generation = pin_version(container, store, f"visibility-{time.monotonic_ns()}", 0)
     schema = StoreSchema.from_json(generation.schema)
-    directories = FetchedDirectories(HostCache(container, store, tables.folder / cache), version)
+    directories = LazyDirectories(HostCache(container, store, tables.folder / cache), version)
     with open_view(directories, schema) as view:
         found = view.lookup(pa.record_batch({"key": pa.array(range(1_000), pa.int64())}))
     directories.close()
@@ -97,7 +97,7 @@ def schema_of(key: str) -> StoreSchema:
 
 def _write(directory: Path, key: str, keys: int) -> None:
     with PartitionStore(directory, schema_of(key)) as store:
-        store.apply(_batches(key, keys), Position("benchmark", 0))
+        store.apply(_batches(key, keys), PartitionProgress("benchmark", 0))
 
 
 def _batches(key: str, keys: int) -> Iterator[pa.RecordBatch]:

@@ -31,12 +31,12 @@ _FILES_AT_ONCE = 4
 
 def back_up(directory: Path) -> float:
     """`state_backup`: open the state and back the directory up."""
-    from state_backup import Location, Owner, WriterSettings, open_state  # noqa: PLC0415 - each process its own tool
+    from state_backup import Location, TaskIdentity, WriterSettings, open_state  # noqa: PLC0415 - each process its own tool
 
     state = Location.in_container(_own_container(), STATE)
 
     def act() -> None:
-        writer: StateWriter = open_state(state, Owner("flights"), WriterSettings(threads=THREADS))
+        writer: StateWriter = open_state(state, TaskIdentity("flights"), WriterSettings(threads=THREADS))
         writer.back_up({STORE: directory})
 
     return seconds(act)

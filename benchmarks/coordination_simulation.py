@@ -25,7 +25,7 @@ from azure_account.service import Failure
 from coordination.leadership.election import Elected, Election
 from coordination.leadership.lease import Lease
 from coordination.names import names_of
-from coordination.processors.coordinator_state import Stated
+from coordination.processors.coordinator_state import ProcessorDeclaration
 from coordination.processors.participant import Participant, RunnerError
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming, LeaseTiming
@@ -154,7 +154,7 @@ class Processor:
             job.listed,
             job.timing,
             new_id=lambda: f"{name}-{new_id()}",
-            stated=Stated(name=name if job.timing.restart else ""),
+            stated=ProcessorDeclaration(name=name if job.timing.restart else ""),
         )
         tick = min(job.timing.quick / 2, job.timing.margin / 4)
         for act, left in (

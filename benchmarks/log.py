@@ -15,7 +15,7 @@ from rich.progress import track
 
 from azure_account import connect
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, to_json
@@ -52,7 +52,7 @@ def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a log has n
 
 
 def _counted(length: int) -> dict[str, str | float]:
-    account, faults = MemoryAccount(), Faults()
+    account, faults = MemoryAccount(), FaultInjector()
     _fill(account.container("log"), 0, length, threads=1)
     container = account.restarted(faults).container("log")
     line: dict[str, str | float] = {"entries": length}

@@ -25,7 +25,7 @@ class Announcement:
 
 
 @dataclass(frozen=True)
-class Step(Generic[T]):
+class TrackerUpdate(Generic[T]):
     """A tracker after messages or after time has passed, and what is to be announced now, in this order."""
 
     tracker: T

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from control_messages.announcements import Announcement, Step
+from control_messages.announcements import Announcement, TrackerUpdate
 from control_messages.errors import ContradictionError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class CombinedTracker:
         return tuple(name for name in self.inputs if name not in self.watermarks and name not in self.ended)
 
 
-def receive(tracker: CombinedTracker, announced: Iterable[tuple[str, Announcement]]) -> Step[CombinedTracker]:
+def receive(tracker: CombinedTracker, announced: Iterable[tuple[str, Announcement]]) -> TrackerUpdate[CombinedTracker]:
     """The tracker after what its inputs have announced in one batch, of each input in its order.
 
     A batch is one step: an input that was reopened in it holds the watermark in it, whatever the others have announced.
@@ -70,7 +70,7 @@ def receive(tracker: CombinedTracker, announced: Iterable[tuple[str, Announcemen
     if not (tracker.at_end and reopened):
         return _announce(after)
     step = _announce(replace(after, at_end=False))
-    return Step(step.tracker, (_announcement("reopened", after), *step.announced))
+    return TrackerUpdate(step.tracker, (_announcement("reopened", after), *step.announced))
 
 
 def _apply(tracker: CombinedTracker, name: str, announcement: Announcement) -> CombinedTracker:
@@ -86,17 +86,17 @@ def _apply(tracker: CombinedTracker, name: str, announcement: Announcement) -> C
     return tracker
 
 
-def _announce(tracker: CombinedTracker) -> Step[CombinedTracker]:
+def _announce(tracker: CombinedTracker) -> TrackerUpdate[CombinedTracker]:
     if tracker.at_end:
-        return Step(tracker)
+        return TrackerUpdate(tracker)
     if tracker.ended.issuperset(tracker.inputs):
-        return Step(replace(tracker, at_end=True), (_announcement("endOfStream", tracker),))
+        return TrackerUpdate(replace(tracker, at_end=True), (_announcement("endOfStream", tracker),))
     if tracker.waiting:
-        return Step(tracker)
+        return TrackerUpdate(tracker)
     lowest = min(tracker.watermarks[name] for name in tracker.inputs if name not in tracker.ended)
     if tracker.watermark is not None and lowest <= tracker.watermark:
-        return Step(tracker)
-    return Step(replace(tracker, watermark=lowest), (_announcement("watermark", tracker, lowest),))
+        return TrackerUpdate(tracker)
+    return TrackerUpdate(replace(tracker, watermark=lowest), (_announcement("watermark", tracker, lowest),))
 
 
 def _announcement(kind: AnnouncementType, tracker: CombinedTracker, watermark: int | None = None) -> Announcement:

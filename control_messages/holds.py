@@ -13,7 +13,7 @@ from control_messages.partition_tracker import ALL, computed_watermark, not_hold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from control_messages.partition_tracker import IdleTimeout, Partition, PartitionTracker, TimedOut
+    from control_messages.partition_tracker import IdleTimeout, Partition, PartitionTracker, TimedOutTasks
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Hold:
 
 
 @dataclass(frozen=True)
-class NothingRead:
+class NoControlMessages:
     """Partitions of a stream without any control message, so without a watermark; `str` is a text for people.
 
     partitions: their names; none if not even their number is known. messages: user messages read from the stream.
@@ -162,7 +162,7 @@ def why_held(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | No
     )
 
 
-def _lowest(tracker: PartitionTracker, out: TimedOut) -> Iterable[str]:
+def _lowest(tracker: PartitionTracker, out: TimedOutTasks) -> Iterable[str]:
     """The tasks whose watermark is the partition's, or would be if all tasks had sent one."""
     for_all = tracker.watermarks.get(ALL)
     if for_all is not None and ALL not in tracker.ended | tracker.idle and for_all == computed_watermark(tracker, out):

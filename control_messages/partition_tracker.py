@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from control_messages.announcements import Announcement, Step
+from control_messages.announcements import Announcement, TrackerUpdate
 from control_messages.errors import ContradictionError, listed
 from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, EndOfStream, Watermark
 
@@ -93,7 +93,7 @@ class PartitionTracker:
 
 
 @dataclass(frozen=True)
-class TimedOut:
+class TimedOutTasks:
     """The tasks to which an `IdleTimeout` applies at a moment.
 
     tasks: by name. unseen: the tasks that have never sent a message have timed out, too.
@@ -103,7 +103,7 @@ class TimedOut:
     unseen: bool = False
 
 
-NONE_TIMED_OUT = TimedOut()
+NONE_TIMED_OUT = TimedOutTasks()
 
 
 def receive(
@@ -112,7 +112,7 @@ def receive(
     now: int,
     idle_timeout: IdleTimeout | None = None,
     on_contradiction: Callable[[ControlMessage, ContradictionError], None] | None = None,
-) -> Step[PartitionTracker]:
+) -> TrackerUpdate[PartitionTracker]:
     """The tracker after all control messages of a batch, in any order. `Drain` messages are ignored.
 
     Of messages that contradict each other, the one that was sent first is accepted. A contradiction raises
@@ -139,7 +139,7 @@ def receive(
     )
     step = _announce(after, now, idle_timeout)
     reopened = tracker.at_end and not after.at_end
-    return Step(step.tracker, (_announcement("reopened", after), *step.announced)) if reopened else step
+    return TrackerUpdate(step.tracker, (_announcement("reopened", after), *step.announced)) if reopened else step
 
 
 def _order(message: Watermark | EndOfStream) -> tuple[int, int, int, int]:
@@ -153,7 +153,7 @@ def _order(message: Watermark | EndOfStream) -> tuple[int, int, int, int]:
     return (message.generation, sequence, 0 if message.idle else 1, message.timestamp)
 
 
-def advance_time(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> Step[PartitionTracker]:
+def advance_time(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> TrackerUpdate[PartitionTracker]:
     """The tracker when time has passed without a message. To be called at `next_timeout`; earlier calls do no harm."""
     return _announce(tracker, now, idle_timeout)
 
@@ -177,12 +177,12 @@ def resume(tracker: PartitionTracker, now: int) -> PartitionTracker:
     return replace(tracker, last_seen=dict.fromkeys(tracker.last_seen, now), first_seen=now)
 
 
-def timed_out(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None) -> TimedOut:
+def timed_out(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None) -> TimedOutTasks:
     """The tasks that do not hold the watermark because they have timed out; none without a quorum."""
     if idle_timeout is None:
         return NONE_TIMED_OUT
     unseen = tracker.unseen > 0 and now - tracker.first_seen >= idle_timeout.timeout_ms
-    found = TimedOut(silent(tracker, now, idle_timeout), unseen)
+    found = TimedOutTasks(silent(tracker, now, idle_timeout), unseen)
     known = tracker.task_count - tracker.unseen - len(found.tasks)
     return found if known >= idle_timeout.needed(tracker.task_count) else NONE_TIMED_OUT
 
@@ -199,18 +199,18 @@ def _may_time_out(tracker: PartitionTracker) -> dict[str, int]:
     return {task: at for task, at in tracker.last_seen.items() if task not in exempt}
 
 
-def computed_watermark(tracker: PartitionTracker, out: TimedOut) -> int | None:
+def computed_watermark(tracker: PartitionTracker, out: TimedOutTasks) -> int | None:
     """The watermark that follows from the messages, announced or not; None if none does."""
     candidates = (tracker.watermarks.get(ALL), _minimum(tracker, out))
     return max((at for at in candidates if at is not None), default=None)
 
 
-def not_holding(tracker: PartitionTracker, out: TimedOut) -> frozenset[str]:
+def not_holding(tracker: PartitionTracker, out: TimedOutTasks) -> frozenset[str]:
     """The tasks that do not hold the watermark: ended, idle, or timed out; and `ALL`, which is no task."""
     return tracker.ended | tracker.idle | out.tasks | ({ALL} & tracker.watermarks.keys())
 
 
-def _minimum(tracker: PartitionTracker, out: TimedOut) -> int | None:
+def _minimum(tracker: PartitionTracker, out: TimedOutTasks) -> int | None:
     if tracker.task_count == 0 or (tracker.unseen and not out.unseen):
         return None
     ignored = not_holding(tracker, out)
@@ -219,15 +219,15 @@ def _minimum(tracker: PartitionTracker, out: TimedOut) -> int | None:
     return min((at for task, at in tracker.watermarks.items() if task not in ignored), default=None)
 
 
-def _announce(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None) -> Step[PartitionTracker]:
+def _announce(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None) -> TrackerUpdate[PartitionTracker]:
     if tracker.at_end:
-        return Step(tracker)
+        return TrackerUpdate(tracker)
     if ALL in tracker.ended or 0 < tracker.task_count == len(tracker.ended):
-        return Step(replace(tracker, at_end=True), (_announcement("endOfStream", tracker),))
+        return TrackerUpdate(replace(tracker, at_end=True), (_announcement("endOfStream", tracker),))
     computed = computed_watermark(tracker, timed_out(tracker, now, idle_timeout))
     if computed is None or computed <= (EARLIEST if tracker.watermark is None else tracker.watermark):
-        return Step(tracker)
-    return Step(replace(tracker, watermark=computed), (_announcement("watermark", tracker, computed),))
+        return TrackerUpdate(tracker)
+    return TrackerUpdate(replace(tracker, watermark=computed), (_announcement("watermark", tracker, computed),))
 
 
 def _announcement(kind: AnnouncementType, tracker: PartitionTracker, watermark: int | None = None) -> Announcement:

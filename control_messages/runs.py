@@ -25,7 +25,7 @@ ALL = ""
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentMessages:
     """The messages of one generation that a query has written for a task into a partition.
 
     last, end: the positions in the partition of the last message that is no end, and of the last end; -1 for none.
@@ -42,7 +42,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Newest:
+class NewestGeneration:
     """The highest generation of a stream, by its control messages.
 
     partitions: how many the stream has; 0 if the messages do not say.
@@ -72,7 +72,7 @@ class Newest:
         return ALL in self.ended_everywhere or 0 < self.task_count <= len(self.ended_everywhere - {ALL})
 
 
-def newest_of(generation: int, sent: Iterable[Sent]) -> Newest:
+def newest_of(generation: int, sent: Iterable[SentMessages]) -> NewestGeneration:
     """The newest generation by its messages; at least one."""
     found = list(sent)
     ends: dict[str, set[str | None]] = defaultdict(set)
@@ -83,7 +83,7 @@ def newest_of(generation: int, sent: Iterable[Sent]) -> Newest:
             last_end[each.partition] = max(each.end, last_end[each.partition])
     stated = max(each.partitions for each in found)
     expected = max(stated, len({each.partition for each in found}))
-    return Newest(
+    return NewestGeneration(
         generation,
         stated,
         max(each.task_count for each in found),
@@ -101,11 +101,11 @@ class Job:
     producer: ProducerSpec
     query: str | None = None
 
-    def same_tasks(self, newest: Newest) -> bool:
+    def same_tasks(self, newest: NewestGeneration) -> bool:
         """Whether the generation has the tasks of the job."""
         return newest.task_count in (0, len(self.producer.names)) and newest.tasks <= set(self.producer.names)
 
-    def others(self, newest: Newest) -> frozenset[str]:
+    def others(self, newest: NewestGeneration) -> frozenset[str]:
         """The tasks whose messages another query has written."""
         return frozenset(task for task, query in newest.senders if query not in (None, self.query))
 
@@ -118,14 +118,14 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Complete:
+class CompleteEarlierRun:
     """An earlier run died while it wrote its end: write the end in `generation`, then look again."""
 
     generation: int
 
 
 @dataclass(frozen=True)
-class Finish:
+class FinishRun:
     """ends: the generation in which the end of the own tasks is to be written; None if there is nothing to write.
 
     nameless: it is to be one end for all tasks, without their names. For a run without rows, which others cannot see
@@ -137,7 +137,7 @@ class Finish:
     nameless: bool = False
 
 
-def begin(job: Job, newest: Newest | None) -> Start | Complete:
+def begin(job: Job, newest: NewestGeneration | None) -> Start | CompleteEarlierRun:
     """How a run starts; `newest` is None for a stream without control messages.
 
     `ValueError` if the stream has another number of partitions. `ControlMessageError` if another query has written the
@@ -159,34 +159,34 @@ def begin(job: Job, newest: Newest | None) -> Start | Complete:
     if job.others(newest):
         raise _written_by_another(job, newest)
     if newest.ended:
-        return Complete(newest.generation)
+        return CompleteEarlierRun(newest.generation)
     return Start(newest.generation + (not job.same_tasks(newest)))
 
 
-def finish(job: Job, generation: int, newest: Newest | None) -> Finish:
+def finish(job: Job, generation: int, newest: NewestGeneration | None) -> FinishRun:
     """What is to be done after a run has written its rows in `generation`.
 
     What is wrong is raised in the end, so that each row is before some end: that of another job which still writes, or
     one of this run, above the one that came too early.
     """
     if newest is None:
-        return Finish(generation, nameless=True)
+        return FinishRun(generation, nameless=True)
     if newest.generation < generation:  # the run had no rows
         if newest.over and job.query in newest.written_after:  # but one that died had
-            return Finish(generation, _ended_by_another(job, newest, generation))
-        return Finish(None) if newest.over else Finish(generation, nameless=True)
+            return FinishRun(generation, _ended_by_another(job, newest, generation))
+        return FinishRun(None) if newest.over else FinishRun(generation, nameless=True)
     if newest.over:  # and this run has written no end yet
-        return Finish(newest.generation + 1, _ended_by_another(job, newest, newest.generation + 1))
+        return FinishRun(newest.generation + 1, _ended_by_another(job, newest, newest.generation + 1))
     if newest.generation > generation:
-        return Finish(None, _replaced(job, generation, newest))
+        return FinishRun(None, _replaced(job, generation, newest))
     if job.others(newest):
-        return Finish(None, _written_by_another(job, newest))
+        return FinishRun(None, _written_by_another(job, newest))
     if newest.ended:
-        return Finish(generation, _ended_by_another(job, newest, generation))
-    return Finish(generation)
+        return FinishRun(generation, _ended_by_another(job, newest, generation))
+    return FinishRun(generation)
 
 
-def _written_by_another(job: Job, newest: Newest) -> ControlMessageError:
+def _written_by_another(job: Job, newest: NewestGeneration) -> ControlMessageError:
     return _error(
         job,
         f"another query has written {listed(sorted(job.others(newest)), 5)} in generation {newest.generation}, as "
@@ -196,7 +196,7 @@ def _written_by_another(job: Job, newest: Newest) -> ControlMessageError:
     )
 
 
-def _replaced(job: Job, generation: int, newest: Newest) -> ControlMessageError:
+def _replaced(job: Job, generation: int, newest: NewestGeneration) -> ControlMessageError:
     return _error(
         job,
         f"generation {newest.generation} began while the job ran in generation {generation}, so its watermarks are "
@@ -205,7 +205,7 @@ def _replaced(job: Job, generation: int, newest: Newest) -> ControlMessageError:
     )
 
 
-def _ended_by_another(job: Job, newest: Newest, generation: int) -> ControlMessageError:
+def _ended_by_another(job: Job, newest: NewestGeneration, generation: int) -> ControlMessageError:
     ended = listed(sorted(newest.ended - {ALL}), 5) if newest.ended - {ALL} else "all tasks"
     return _error(
         job,

@@ -17,33 +17,40 @@ from __future__ import annotations
 
 from azure_account.connect import open_account
 from azure_account.location import Location
-from azure_account.report import Report
+from azure_account.report import ProgressCallbacks
 from state_backup.backup.arguments import MayBeEmpty
 from state_backup.backup.keeping import LEAST_KEPT, set_keep
 from state_backup.backup.rocksdb import rocksdb_checkpoint
-from state_backup.backup.settings import Owner, PriorWork, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterHandover, WriterSettings
 from state_backup.backup.writer import StateWriter, open_state
-from state_backup.local.scan import ReadFiles
+from state_backup.local.scan import ChecksumCache
 from state_backup.record.record import Checkpoint
-from state_backup.restoring.restore import LinkSources, Restored, RestoreSettings, checkpoints, materialise, restore
-from state_backup.restoring.verifying import Verified, verify
+from state_backup.restoring.restore import (
+    LinkSources,
+    RestoreResult,
+    RestoreSettings,
+    checkpoints,
+    materialise,
+    restore,
+)
+from state_backup.restoring.verifying import VerificationResult, verify
 from state_backup.sweeping.sweep import SweepPlan, plan_sweep, sweep
 
 __all__ = [
     "LEAST_KEPT",
     "Checkpoint",
+    "ChecksumCache",
     "LinkSources",
     "Location",
     "MayBeEmpty",
-    "Owner",
-    "PriorWork",
-    "ReadFiles",
-    "Report",
+    "ProgressCallbacks",
+    "RestoreResult",
     "RestoreSettings",
-    "Restored",
     "StateWriter",
     "SweepPlan",
-    "Verified",
+    "TaskIdentity",
+    "VerificationResult",
+    "WriterHandover",
     "WriterSettings",
     "checkpoints",
     "materialise",

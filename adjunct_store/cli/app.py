@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adjunct_store.versions.manifest import Version
-    from azure_account.cli.shell import Shell
+    from azure_account.cli.shell import CommandContext
     from azure_account.location import Location
 
 app = new_app()
@@ -187,7 +187,7 @@ def clean_cache_command(ctx: typer.Context, cache_dir: CacheDir = None, *, as_js
         _print(shell, [text.cleaned_line(directory, cleaned.freed, cleaned.left)])
 
 
-def _store(shell: Shell, where: str, common: CommonOptions) -> Location:
+def _store(shell: CommandContext, where: str, common: CommonOptions) -> Location:
     place = location_of(shell, where, common.option)
     if not place.path:
         raise ConfigurationError(f"No store is named in container {place.container}: give `container/store`.")
@@ -195,7 +195,7 @@ def _store(shell: Shell, where: str, common: CommonOptions) -> Location:
 
 
 def _print_entries(
-    shell: Shell, store: str, version: Version, entries: Sequence[text.Entry], limit: int, *, as_json: bool
+    shell: CommandContext, store: str, version: Version, entries: Sequence[text.Entry], limit: int, *, as_json: bool
 ) -> None:
     more = len(entries) > limit
     if as_json:
@@ -209,6 +209,6 @@ def _print_entries(
         shell.err.print(f"There are more; --limit shows more than {limit}.")
 
 
-def _print(shell: Shell, lines: Sequence[str]) -> None:
+def _print(shell: CommandContext, lines: Sequence[str]) -> None:
     for line in lines:
         shell.out.print(line, soft_wrap=True)

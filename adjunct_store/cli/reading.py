@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
-from adjunct_store.host.directories import FetchedDirectories
+from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import MANIFEST, StoreNames
@@ -115,7 +115,7 @@ def opened(
     No pin is written: `NotFoundError` if a clean-up deletes the version. After a `CorruptError` the next call fetches
     the damaged partition again.
     """
-    directories = FetchedDirectories(HostCache(container, store, cache_dir), version)
+    directories = LazyDirectories(HostCache(container, store, cache_dir), version)
     schema = StoreSchema.from_json(generation.schema)
     try:
         with open_view(directories, schema, on_damage=lambda partition, _: directories.discard(partition)) as view:

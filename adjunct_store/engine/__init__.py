@@ -9,8 +9,8 @@ partition  write: changes and their position, all or nothing
 
 from __future__ import annotations
 
-from adjunct_store.engine.changes import Applied
-from adjunct_store.engine.entry import Position
+from adjunct_store.engine.changes import ApplyResult
+from adjunct_store.engine.entry import PartitionProgress
 from adjunct_store.engine.partition import PartitionStore
 
-__all__ = ["Applied", "PartitionStore", "Position"]
+__all__ = ["ApplyResult", "PartitionProgress", "PartitionStore"]

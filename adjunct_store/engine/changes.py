@@ -27,7 +27,7 @@ MOST_ENTRY_BYTES = 64 << 20
 
 
 @dataclass
-class Applied:
+class ApplyResult:
     """What a run of changes did, and what there is after it.
 
     upserts, deletes: changes that took effect. ignored_older: those that were older than what was there. entries: keys
@@ -71,7 +71,7 @@ def last_changes(changes: Iterable[Changes], schema: StoreSchema) -> Iterator[Ch
 
 
 def effective(
-    changes: Changes, stored: Callable[[Sequence[bytes]], list[bytes | None]] | None, applied: Applied
+    changes: Changes, stored: Callable[[Sequence[bytes]], list[bytes | None]] | None, applied: ApplyResult
 ) -> Changes:
     """Those changes that are not older than what is stored; counts what they do. stored: None if nothing is there."""
     count = len(changes.keys)

@@ -33,7 +33,7 @@ _ORDER_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Position:
+class PartitionProgress:
     """How far a partition has come: the batch of its source, and how many keys it has. tombstones: deleted keys."""
 
     source: str
@@ -46,7 +46,7 @@ class Position:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Position:
+    def from_bytes(cls, data: bytes) -> PartitionProgress:
         """The inverse."""
         return cls(**json.loads(data))
 

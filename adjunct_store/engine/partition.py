@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from adjunct_store.engine.changes import Applied, effective, encoded, last_changes
-from adjunct_store.engine.entry import POSITION_KEY, VALUE, Position
+from adjunct_store.engine.changes import ApplyResult, effective, encoded, last_changes
+from adjunct_store.engine.entry import POSITION_KEY, VALUE, PartitionProgress
 from adjunct_store.engine.rocks import Database, IngestExternalFileOptions, SstFileWriter, options, storage_errors
 from adjunct_store.engine.sorting import RUN_BYTES, in_order
 from azure_account.clock import SYSTEM_CLOCK
@@ -57,12 +57,14 @@ class PartitionStore:
             shutil.rmtree(self._files, ignore_errors=True)
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> PartitionProgress | None:
         """Of the last run; None before the first."""
         found = self._database.get_many([POSITION_KEY])[0]
-        return None if found is None else Position.from_bytes(found)
+        return None if found is None else PartitionProgress.from_bytes(found)
 
-    def apply(self, changes: Iterable[pa.RecordBatch], position: Position, *, are_sorted: bool = False) -> Applied:
+    def apply(
+        self, changes: Iterable[pa.RecordBatch], position: PartitionProgress, *, are_sorted: bool = False
+    ) -> ApplyResult:
         """Apply the changes of a batch of a source, all of them with the position, or nothing.
 
         changes: batches with the key columns, a struct `value` (null: delete the key) and, in an ordered store, an
@@ -75,7 +77,7 @@ class PartitionStore:
         """
         before = self.position
         stored = self._database.get_many if before else None
-        applied = Applied() if before is None else Applied(before.entries, before.tombstones)
+        applied = ApplyResult() if before is None else ApplyResult(before.entries, before.tombstones)
         with self._folder() as folder:
             found = encoded(changes, self._schema)
             files = _SortedFiles(folder, self._file_bytes, deletes=not self._schema.ordered)
@@ -139,7 +141,7 @@ class _SortedFiles:
             if self._writer is not None and self._writer.file_size() >= self.file_bytes:
                 self._end()
 
-    def finish(self, position: Position) -> None:
+    def finish(self, position: PartitionProgress) -> None:
         """Write what is left, with the position."""
         with storage_errors("write", self.folder):
             self._end()

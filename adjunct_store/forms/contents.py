@@ -13,7 +13,7 @@ from adjunct_store.encoding.keys import decode_keys, encode_keys
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import AFTER_DATA, DATA, DELETED, VALUE, values_in
-from adjunct_store.forms.partitions import Partitions
+from adjunct_store.forms.partitions import PartitionDatabases
 from adjunct_store.host.directories import KnownDirectories
 from azure_account.errors import ConfigurationError, CorruptError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.engine.entry import Position
+    from adjunct_store.engine.entry import PartitionProgress
 
 _READ_AT_ONCE = 10_000
 _MOST_FAULTS = 20
@@ -34,7 +34,7 @@ _HEAD_BYTES = {False: 1, True: 9}
 class Contents:
     """entries: keys with a value. tombstones: deleted keys. faults: the first of them."""
 
-    position: Position | None
+    position: PartitionProgress | None
     entries: int
     tombstones: int
     faults: tuple[str, ...]
@@ -42,7 +42,7 @@ class Contents:
 
 def contents(directory: Path, schema: StoreSchema, partition: int) -> Contents:
     """Read all of a partition. `CorruptError` if a block is damaged."""
-    partitions = Partitions(KnownDirectories({partition: directory}), schema.partitions)
+    partitions = PartitionDatabases(KnownDirectories({partition: directory}), schema.partitions)
     try:
         entries = tombstones = 0
         faults: list[str] = []

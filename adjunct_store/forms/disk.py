@@ -17,7 +17,7 @@ from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import data_keys, values_in
 from adjunct_store.forms.key_words import neighbours_together
-from adjunct_store.forms.limit import Limit, growth, row_bytes
+from adjunct_store.forms.limit import ByteBudget, growth, row_bytes
 from arrow_avro import int64_array, stored_values
 
 if TYPE_CHECKING:
@@ -26,33 +26,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.forms.partitions import Partitions
+    from adjunct_store.forms.partitions import PartitionDatabases
 
 _GET_AT_ONCE = 1_000
 """Keys. The fastest of those measured; longer lists only take more memory."""
 _NONE = pa.nulls(0, pa.large_binary())
 
 
-class OnDisk:
+class RocksDbLookup:
     """Finds values in RocksDB."""
 
-    def __init__(self, partitions: Partitions, schema: StoreSchema) -> None:
+    def __init__(self, partitions: PartitionDatabases, schema: StoreSchema) -> None:
         self._partitions, self._schema = partitions, schema
         self._row_bytes, self._growth = row_bytes(schema.value_type), growth(schema.value_type)
 
     def __call__(self, batch: pa.RecordBatch, at_most: int | None = None) -> pa.StructArray:
         """The value of each key, in the order of rows; null where there is none. at_most: see `View.lookup`."""
-        limit = Limit(at_most)
+        limit = ByteBudget(at_most)
         limit.add(batch.num_rows * self._row_bytes)
         different = data_keys(encode_keys(batch)).dictionary_encode()
-        found = self._records(different, batch, Limit(at_most))
+        found = self._records(different, batch, ByteBudget(at_most))
         limit.add(self._growth * (pc.sum(pc.binary_length(found).take(different.indices)).as_py() or 0))
         there, datums = values_in(found, ordered=self._schema.ordered)
         values = decode_values(datums, self._schema, "values of an adjunct store")
         row_of_key = rows_or_null(np.cumsum(there) - 1, there)
         return values.take(row_of_key.take(different.indices))
 
-    def _records(self, different: pa.DictionaryArray, batch: pa.RecordBatch, limit: Limit) -> pa.Array:
+    def _records(self, different: pa.DictionaryArray, batch: pa.RecordBatch, limit: ByteBudget) -> pa.Array:
         """The record of each different key, as `large_binary`; null where there is none."""
         keys = different.dictionary
         order = neighbours_together(keys)
@@ -72,7 +72,7 @@ class OnDisk:
         place[order] = np.arange(len(order))
         return pa.concat_arrays(found or [_NONE]).take(int64_array(place))
 
-    def _get(self, partition: int, keys: pa.Array, limit: Limit) -> Iterator[pa.Array]:
+    def _get(self, partition: int, keys: pa.Array, limit: ByteBudget) -> Iterator[pa.Array]:
         for begin in range(0, len(keys), _GET_AT_ONCE):
             some = keys.slice(begin, _GET_AT_ONCE).to_pylist()
             found = large_binaries(self._partitions.get_many(partition, some))

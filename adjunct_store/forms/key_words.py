@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WORD = 8
 
 
-class KeyWords(NamedTuple):
+class PackedKeys(NamedTuple):
     """words: by the place of its first byte, each word in the bytes of all keys, one after the other, and zeros.
 
     begins, sizes: of each key, in bytes. A word that begins in a key may end in the next one.
@@ -27,13 +27,13 @@ class KeyWords(NamedTuple):
     sizes: I64
 
 
-def key_words(keys: pa.Array, byte_order: str) -> KeyWords:
+def key_words(keys: pa.Array, byte_order: str) -> PackedKeys:
     """keys: `large_binary`, without nulls. byte_order: of the words, as numpy has it."""
     count = len(keys)
     offsets = np.frombuffer(keys.buffers()[1] or bytes(8), np.int64)[keys.offset : keys.offset + count + 1]
     data = bytes(memoryview(keys.buffers()[2] or b"")[offsets[0] : offsets[-1]]) + bytes(WORD)
     words: U64 = np.ndarray(len(data) - WORD + 1, f"{byte_order}u8", data, strides=(1,))
-    return KeyWords(words, offsets[:-1] - offsets[0], np.diff(offsets))
+    return PackedKeys(words, offsets[:-1] - offsets[0], np.diff(offsets))
 
 
 def neighbours_together(keys: pa.Array) -> I64:

@@ -15,7 +15,7 @@ class TooManyBytesError(Exception):
 
 
 @dataclass
-class Limit:
+class ByteBudget:
     """Counts bytes up to a number of them; None for any."""
 
     at_most: int | None

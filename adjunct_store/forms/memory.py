@@ -14,22 +14,22 @@ from adjunct_store.encoding.keys import encode_keys
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import AFTER_DATA, DATA, data_keys, values_in
 from adjunct_store.forms.key_index import KeyIndex
-from adjunct_store.forms.limit import Limit, growth, row_bytes
+from adjunct_store.forms.limit import ByteBudget, growth, row_bytes
 from arrow_avro import stored_values
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.forms.partitions import Partitions
+    from adjunct_store.forms.partitions import PartitionDatabases
 
 _READ_AT_ONCE = 50_000
 """Entries."""
 
 
-class InMemory:
+class InMemoryLookup:
     """Finds values in arrays. Memory: the decoded values, the keys, and 24 bytes for each."""
 
-    def __init__(self, partitions: Partitions, schema: StoreSchema) -> None:
+    def __init__(self, partitions: PartitionDatabases, schema: StoreSchema) -> None:
         self._partitions, self._schema = partitions, schema
         self._index: KeyIndex | None = None
         self._values = pa.nulls(0, schema.value_type)
@@ -37,7 +37,7 @@ class InMemory:
 
     def __call__(self, batch: pa.RecordBatch, at_most: int | None = None) -> pa.StructArray:
         """The value of each key, in the order of rows; null where there is none. at_most: see `View.lookup`."""
-        limit = Limit(at_most)
+        limit = ByteBudget(at_most)
         limit.add(batch.num_rows * row_bytes(self._values.type))
         index = self._index or self._load()
         keys = data_keys(encode_keys(batch))

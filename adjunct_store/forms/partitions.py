@@ -7,7 +7,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from adjunct_store.engine.entry import POSITION_KEY, Position
+from adjunct_store.engine.entry import POSITION_KEY, PartitionProgress
 from adjunct_store.engine.rocks import Database
 from azure_account.errors import ConfigurationError, CorruptError, describe
 
@@ -20,7 +20,7 @@ OnDamage: TypeAlias = "Callable[[int, CorruptError], object]"
 """Is called with the partition before the error of a damaged file in its directory is raised."""
 
 
-class Directories(Protocol):
+class PartitionDirectories(Protocol):
     """Where the partitions of a version are on this host."""
 
     def __call__(self, partition: int) -> PartitionDirectory | None:
@@ -30,10 +30,10 @@ class Directories(Protocol):
         """Fetch several that will be asked for, at the same time."""
 
 
-class Partitions:
+class PartitionDatabases:
     """Read-only databases. `ConfigurationError` in a forked child, which would hang."""
 
-    def __init__(self, directories: Directories, count: int, on_damage: OnDamage = lambda _, __: None) -> None:
+    def __init__(self, directories: PartitionDirectories, count: int, on_damage: OnDamage = lambda _, __: None) -> None:
         self._directories, self.count, self._on_damage = directories, count, on_damage
         self._process = os.getpid()
         self._open: dict[int, Database | None] = {}
@@ -51,7 +51,7 @@ class Partitions:
         with self._reporting_damage(partition):
             return database.get_many(keys)
 
-    def position(self, partition: int) -> Position | None:
+    def position(self, partition: int) -> PartitionProgress | None:
         """None for a partition that was never written."""
         return None if (database := self._database(partition)) is None else _position(database)
 
@@ -121,6 +121,6 @@ def _check_position(database: Database, directory: PartitionDirectory) -> None:
         raise CorruptError(describe("open", f"store {directory.path}", cause, "It is fetched again."))
 
 
-def _position(database: Database) -> Position | None:
+def _position(database: Database) -> PartitionProgress | None:
     found = database.get_many([POSITION_KEY])[0]
-    return None if found is None else Position.from_bytes(found)
+    return None if found is None else PartitionProgress.from_bytes(found)

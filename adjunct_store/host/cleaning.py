@@ -33,7 +33,7 @@ _ALL: Collection[str] = ("all",)
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class CacheCleanupResult:
     """What cleaning a cache directory has freed, and what it has left, in bytes."""
 
     freed: int
@@ -65,7 +65,7 @@ def clean_generations(store: StoreFolder, below: int) -> int:
     return _clean(store, lambda folder: () if folder.generation < below else None)
 
 
-def clean_cache(root: Path) -> Cleaned:
+def clean_cache(root: Path) -> CacheCleanupResult:
     """Delete what a cache directory has of all stores, but for what is open, and partitions that are fetched now."""
     stores = store_folders(root)
     before = sum(each.bytes for each in stores)
@@ -74,7 +74,7 @@ def clean_cache(root: Path) -> Cleaned:
         with contextlib.suppress(OSError):  # it is not empty
             store.path.rmdir()
     left = sum(each.bytes for each in stores)
-    return Cleaned(max(0, before - left), left)
+    return CacheCleanupResult(max(0, before - left), left)
 
 
 def clean_work(store: StoreFolder, below: int) -> int:

@@ -43,7 +43,7 @@ class KnownDirectories:
         """Nothing is fetched."""
 
 
-class FetchedDirectories:
+class LazyDirectories:
     """Gives the directory of a version's partition, which is fetched when it is first asked for."""
 
     def __init__(self, cache: HostCache, version: Version) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from adjunct_store.host.folders import VERIFIED
 from azure_account.documents.form import digest_of, sealed
-from state_backup import ReadFiles
+from state_backup import ChecksumCache
 
 if TYPE_CHECKING:
     from adjunct_store.host.folders import PartitionFolder
@@ -22,20 +22,20 @@ logger = logging.getLogger(__name__)
 _NEW = f"{VERIFIED}.new"
 
 
-def verified_files(folder: PartitionFolder) -> ReadFiles:
+def verified_files(folder: PartitionFolder) -> ChecksumCache:
     """The files that were noted; none if the note is damaged. Requires the partition's lock, as all functions here."""
     try:
         fields = json.loads(folder.verified.read_bytes())
         if fields.pop("digest") == digest_of(fields):
-            return ReadFiles.from_json(fields["read-files"])
+            return ChecksumCache.from_json(fields["read-files"])
     except FileNotFoundError:
         pass
     except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
         logger.warning("%s is not used, files are read again: %s", folder.verified, error)
-    return ReadFiles()
+    return ChecksumCache()
 
 
-def note_verified(folder: PartitionFolder, files: ReadFiles) -> None:
+def note_verified(folder: PartitionFolder, files: ChecksumCache) -> None:
     """Note files. An error of the disk is logged: they are read again then."""
     new = folder.path / _NEW
     try:

@@ -20,7 +20,7 @@ from azure_account.clock import SYSTEM_CLOCK
 from azure_account.documents.form import digest_of, sealed
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from azure_account.host_locks import LOCK_TIMEOUT, exclusive
-from state_backup import ReadFiles
+from state_backup import ChecksumCache
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import durable, place
 
@@ -40,7 +40,7 @@ class Marker:
 
     checkpoint: str
     settled: bool = False
-    read_files: Mapping[str, ReadFiles] = field(default_factory=dict)
+    read_files: Mapping[str, ChecksumCache] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """As it is stored."""
@@ -54,7 +54,7 @@ class Marker:
             fields = json.loads(data)
             if fields.pop("digest") != digest_of(fields):
                 return None
-            files = {store: ReadFiles.from_json(each) for store, each in fields["read-files"].items()}
+            files = {store: ChecksumCache.from_json(each) for store, each in fields["read-files"].items()}
             return cls(str(CheckpointId.parse(fields["checkpoint"])), bool(fields["settled"]), files)
         except (AttributeError, KeyError, TypeError, ValueError, CorruptError):
             return None

@@ -15,7 +15,7 @@ from adjunct_store.spark.reading.join import join, task_reader
 from adjunct_store.spark.reading.lookup import lookup
 from adjunct_store.spark.reading.pinning import release_pins
 from adjunct_store.spark.reading.settings import JoinColumns, JoinSettings, ReadSettings
-from adjunct_store.spark.reading.task_reader import PinnedStore
+from adjunct_store.spark.reading.task_reader import StoreReadSpec
 from adjunct_store.spark.stores import AdjunctStore, AdjunctStores
 
 __all__ = [
@@ -27,9 +27,9 @@ __all__ = [
     "JoinColumns",
     "JoinSettings",
     "KeyValueExtractor",
-    "PinnedStore",
     "ReadSettings",
     "StoreProgress",
+    "StoreReadSpec",
     "StreamFill",
     "StreamFillSettings",
     "fill",

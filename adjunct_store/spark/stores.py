@@ -13,7 +13,7 @@ from adjunct_store.spark.partitioning import column_of
 from adjunct_store.spark.reading.task_reader import QUERY
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class AdjunctStores:
             source = self._source if query is None else f"{self._source} by query {query}"
             if not self._rebuild:
                 check_schema(location, schema, source, adds=True)
-            terms = Terms(source, schema.partitions, adds=True, rebuild=self._rebuild, keep=self._keep)
+            terms = FillRequirements(source, schema.partitions, adds=True, rebuild=self._rebuild, keep=self._keep)
             fill = open_fill(location, schema.to_json(), terms)
             self._writers[name] = VersionWriter(location, fill, store.spec, schema, self._cache_dir)
         return self._writers[name]

@@ -37,7 +37,7 @@ _NEXT = "!"
 
 
 @dataclass(frozen=True)
-class CleanedUp:
+class CleanupResult:
     """What a clean-up did: versions and generations that have left the manifest, and the number of deleted blobs."""
 
     versions: tuple[int, ...] = ()

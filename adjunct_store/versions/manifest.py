@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from azure_account.documents.form import SealedForm, sealed
+from azure_account.documents.form import DocumentFormat, sealed
 from state_backup.index.checkpoint_id import CheckpointId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_FORM = SealedForm("Manifest", 1, "Restore the blob, from a soft-deleted or earlier version if there is one.")
+_FORM = DocumentFormat("Manifest", 1, "Restore the blob, from a soft-deleted or earlier version if there is one.")
 PINS_EXPIRE_SECONDS = 7 * 86400.0
 
 
-class Serves(Enum):
+class VisibleFrom(Enum):
     """From when on readers get the versions of a generation."""
 
     FIRST_VERSION = "first version"
@@ -36,7 +36,7 @@ class Serves(Enum):
     SEALED = "sealed"
 
 
-class State(Enum):
+class VersionState(Enum):
     """`SERVING`: new pins may use the version. `RETIRING`: only pins that there are. Then it leaves the manifest."""
 
     SERVING = "serving"
@@ -55,7 +55,7 @@ class Generation:
     schema: Mapping[str, Any]
     partitions: int
     source: str
-    serves: Serves = Serves.FIRST_VERSION
+    serves: VisibleFrom = VisibleFrom.FIRST_VERSION
     bootstrapped: bool = False
     sealed: bool = False
     query: str = ""
@@ -64,11 +64,11 @@ class Generation:
     def visible(self) -> bool:
         """Whether readers get its versions."""
         match self.serves:
-            case Serves.FIRST_VERSION:
+            case VisibleFrom.FIRST_VERSION:
                 return True
-            case Serves.BOOTSTRAPPED:
+            case VisibleFrom.BOOTSTRAPPED:
                 return self.bootstrapped
-            case Serves.SEALED:
+            case VisibleFrom.SEALED:
                 return self.sealed
 
 
@@ -87,7 +87,7 @@ class Version:
     batch: int
     entries: int
     bytes: int
-    state: State = State.SERVING
+    state: VersionState = VersionState.SERVING
     published: str = ""
 
 
@@ -136,7 +136,7 @@ class Manifest:
     def serves(self, version: Version) -> bool:
         """Whether a new pin may use the version."""
         generation = self.generation(version.generation)
-        return version.state is State.SERVING and generation is not None and generation.visible
+        return version.state is VersionState.SERVING and generation is not None and generation.visible
 
 
 def to_json(manifest: Manifest) -> bytes:
@@ -203,7 +203,7 @@ def _generation(fields: Mapping[str, Any]) -> Generation:
         dict(fields["schema"]),
         int(fields["partitions"]),
         str(fields["source"]),
-        Serves(fields["serves"]),
+        VisibleFrom(fields["serves"]),
         bool(fields["bootstrapped"]),
         bool(fields["sealed"]),
         str(fields.get("query", "")),
@@ -236,7 +236,7 @@ def _version(fields: Mapping[str, Any]) -> Version:
         int(fields["batch"]),
         int(fields["entries"]),
         int(fields["bytes"]),
-        State(fields["state"]),
+        VersionState(fields["state"]),
         str(fields["published"]),
     )
 

@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adjunct_store.versions import transitions
-from adjunct_store.versions.cleaning import CleanedUp, KnownPins, delete_generations
-from adjunct_store.versions.manifest import Manifest, Serves, State
+from adjunct_store.versions.cleaning import CleanupResult, KnownPins, delete_generations
+from adjunct_store.versions.manifest import Manifest, VersionState, VisibleFrom
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.opening import FillStorage, find_opening, manifest_documents
-from adjunct_store.versions.recovery import Wanted
+from adjunct_store.versions.recovery import StoreDefinition
 from azure_account.clock import SYSTEM_CLOCK, utc
 from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, describe
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from adjunct_store.versions.manifest import Generation, Version
-    from adjunct_store.versions.opening import Opening, Terms
+    from adjunct_store.versions.opening import FillRequirements, TakeoverPlan
     from adjunct_store.versions.transitions import Publication
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
@@ -58,9 +58,9 @@ def read_manifest(container: BlobContainer, store: str) -> Manifest | None:
 def open_fill(
     where: Location,
     schema: Mapping[str, Any],
-    terms: Terms,
+    terms: FillRequirements,
     *,
-    before_take_over: Callable[[Opening], str] = lambda _: "",
+    before_take_over: Callable[[TakeoverPlan], str] = lambda _: "",
     clock: Clock = SYSTEM_CLOCK,
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
 ) -> Fill:
@@ -76,7 +76,7 @@ def open_fill(
     is another store, without `rebuild`. `ConflictError` if there is a store whose manifest was deleted and cannot be
     undeleted.
     """
-    wanted = Wanted(_plain(schema), terms.partitions, terms.source, terms.bounded)
+    wanted = StoreDefinition(_plain(schema), terms.partitions, terms.source, terms.bounded)
     storage = FillStorage(where.open(), StoreNames(where.path), terms.threads, clock, new_id)
     continues = False
 
@@ -166,8 +166,8 @@ class Fill:
         `TransientError` if it stays unknown whether the generation is registered: call it again.
         """
         partitions = self._generation.partitions if partitions is None else partitions
-        wanted = Wanted(_plain(schema), partitions, source, bounded=True)
-        return self._beside(wanted, Serves.SEALED)
+        wanted = StoreDefinition(_plain(schema), partitions, source, bounded=True)
+        return self._beside(wanted, VisibleFrom.SEALED)
 
     def build_again(self, *, above: int = 0) -> Fill:
         """A fill of a new generation of the same store, from its source. Readers see it when it is bootstrapped.
@@ -176,14 +176,14 @@ class Fill:
         unknown whether the generation is registered: call it again.
         """
         now = self._generation
-        wanted = Wanted(now.schema, now.partitions, now.source)
-        return self._beside(wanted, Serves.BOOTSTRAPPED, above=above)
+        wanted = StoreDefinition(now.schema, now.partitions, now.source)
+        return self._beside(wanted, VisibleFrom.BOOTSTRAPPED, above=above)
 
-    def _beside(self, wanted: Wanted, serves: Serves, *, above: int = 0) -> Fill:
+    def _beside(self, wanted: StoreDefinition, serves: VisibleFrom, *, above: int = 0) -> Fill:
         self._change(lambda manifest: transitions.register(manifest, wanted, serves, above=above))
         return Fill(self._storage, self._manifest, continues=False)
 
-    def clean_up(self) -> CleanedUp:
+    def clean_up(self) -> CleanupResult:
         """Retire and drop versions that nobody needs, then delete generations that the manifest does not name.
 
         Errors are logged, and the next clean-up goes on, except `FencedError`.
@@ -195,12 +195,12 @@ class Fill:
             raise
         except AzureBlobError as error:
             logger.warning("the clean-up of %s goes on with the next one: %s", self._storage.names.store, error)
-            return CleanedUp()
+            return CleanupResult()
 
-    def _clean(self, sweep: bool) -> CleanedUp:
+    def _clean(self, sweep: bool) -> CleanupResult:
         """Drop retiring versions that no pin uses, then delete generations. The pins are listed after the retiring."""
         before = self._manifest.document
-        retiring = {each.number for each in before.versions if each.state is State.RETIRING}
+        retiring = {each.number for each in before.versions if each.state is VersionState.RETIRING}
         if retiring:
             unused = self._pins.unused_versions(before, retiring)
             if unused:
@@ -215,7 +215,7 @@ class Fill:
                 self._storage.container, self._storage.names, after, self._storage.threads
             )
             self._sweep_due = left > 0
-        return CleanedUp(tuple(sorted(versions)), tuple(sorted(generations)), deleted)
+        return CleanupResult(tuple(sorted(versions)), tuple(sorted(generations)), deleted)
 
     def _current(self, manifest: Manifest) -> Generation:
         """The generation of this fill. `ConfigurationError` if it is not the one that is filled any more."""

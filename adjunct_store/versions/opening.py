@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions import transitions
-from adjunct_store.versions.manifest import PINS_EXPIRE_SECONDS, Manifest, Serves, from_json, to_json
+from adjunct_store.versions.manifest import PINS_EXPIRE_SECONDS, Manifest, VisibleFrom, from_json, to_json
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.recovery import Wanted, difference, may_continue
-from azure_account.documents.document import DocumentStore, Stored
-from azure_account.documents.owner import OwnedDocumentStore
+from adjunct_store.versions.recovery import StoreDefinition, difference, may_continue
+from azure_account.documents.document import DocumentBlob, Stored
+from azure_account.documents.owner import OwnedDocumentBlob
 from azure_account.errors import ConfigurationError, ConflictError, describe
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Terms:
+class FillRequirements:
     """What a fill asks of the store that it opens.
 
     source: of the store. A store of another source, or with other columns or partitions, is replaced only with
@@ -67,9 +67,9 @@ class Terms:
             raise ConfigurationError(text)
 
 
-def manifest_documents(container: BlobContainer, names: StoreNames) -> DocumentStore[Manifest]:
+def manifest_documents(container: BlobContainer, names: StoreNames) -> DocumentBlob[Manifest]:
     """Reads and writes the manifest of a store."""
-    return DocumentStore(container, names.manifest, "manifest", to_json, from_json)
+    return DocumentBlob(container, names.manifest, "manifest", to_json, from_json)
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class FillStorage:
     new_id: Callable[[], str]
 
     @property
-    def manifests(self) -> OwnedDocumentStore[Manifest]:
+    def manifests(self) -> OwnedDocumentBlob[Manifest]:
         """Reads and changes the manifest."""
         documents = manifest_documents(self.container, self.names)
-        return OwnedDocumentStore(documents, f"store {self.names.store}", "fill", self.new_id)
+        return OwnedDocumentBlob(documents, f"store {self.names.store}", "fill", self.new_id)
 
     def manifest(self) -> Stored[Manifest] | None:
         """None for a new store. A manifest that was deleted is undeleted; `ConflictError` if that cannot be done.
@@ -128,7 +128,7 @@ class FillStorage:
 
 
 @dataclass(frozen=True)
-class Opening:
+class TakeoverPlan:
     """A store as a fill finds it, before it takes the store over.
 
     next: the manifest that is written, apart from epoch and writer.
@@ -153,7 +153,9 @@ class Opening:
         return self.next.newest_of(self.generation.number)
 
 
-def find_opening(storage: FillStorage, before: Stored[Manifest] | None, wanted: Wanted, terms: Terms) -> Opening:
+def find_opening(
+    storage: FillStorage, before: Stored[Manifest] | None, wanted: StoreDefinition, terms: FillRequirements
+) -> TakeoverPlan:
     """What a fill would do with the store. Writes nothing.
 
     before: the manifest; None for a new store. `ConfigurationError` if there is another store, unless the fill is told
@@ -170,10 +172,10 @@ def find_opening(storage: FillStorage, before: Stored[Manifest] | None, wanted: 
         continues = terms.persistent and may_continue(current, wanted, age=age, max_age=terms.max_age)
     if not continues:
         manifest = transitions.register(manifest, wanted, _serves(manifest, wanted, terms), above=terms.above)
-    return Opening(replace(manifest, keep=terms.keep, pins_expire=terms.pins_expire), age, continues)
+    return TakeoverPlan(replace(manifest, keep=terms.keep, pins_expire=terms.pins_expire), age, continues)
 
 
-def _check_same(storage: FillStorage, current: Generation, wanted: Wanted, terms: Terms) -> None:
+def _check_same(storage: FillStorage, current: Generation, wanted: StoreDefinition, terms: FillRequirements) -> None:
     """`ConfigurationError` if this fill may not continue or replace the generation."""
     cause = difference(current, wanted)
     if not cause and terms.adds and current.query:
@@ -182,7 +184,7 @@ def _check_same(storage: FillStorage, current: Generation, wanted: Wanted, terms
         raise ConfigurationError(describe("open", f"store {storage.names.store}", cause, _advice(current, wanted)))
 
 
-def _advice(current: Generation, wanted: Wanted) -> str:
+def _advice(current: Generation, wanted: StoreDefinition) -> str:
     """What to do if there is another store."""
     replaces = "To replace what is there, give rebuild=True, which needs all rows of the source"
     if current.source != wanted.source:
@@ -190,9 +192,9 @@ def _advice(current: Generation, wanted: Wanted) -> str:
     return f"Check the path of the store, and the columns. {replaces}."
 
 
-def _serves(manifest: Manifest, wanted: Wanted, terms: Terms) -> Serves:
+def _serves(manifest: Manifest, wanted: StoreDefinition, terms: FillRequirements) -> VisibleFrom:
     """From when on readers see a new generation. Readers who have a version keep it until then."""
     if wanted.bounded:
-        return Serves.SEALED
+        return VisibleFrom.SEALED
     waits = terms.bootstrap or terms.rebuild or manifest.newest is not None
-    return Serves.BOOTSTRAPPED if waits else Serves.FIRST_VERSION
+    return VisibleFrom.BOOTSTRAPPED if waits else VisibleFrom.FIRST_VERSION

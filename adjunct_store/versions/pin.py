@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from azure_account.documents.form import SealedForm, sealed
+from azure_account.documents.form import DocumentFormat, sealed
 
 if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Manifest, Version
 
-_FORM = SealedForm("Pin", 1, "Delete the blob when no task of its batch runs.")
+_FORM = DocumentFormat("Pin", 1, "Delete the blob when no task of its batch runs.")
 COUNTS = 2.0
 """How many times as long as it can be found a pin counts for a clean-up."""
 FOLLOWED = 1 / 28
@@ -38,7 +38,7 @@ class Pin:
     driver: str = ""
 
 
-class Act(Enum):
+class PinAction(Enum):
     """What a task does with the pin that it has read, and the manifest that it has read after that."""
 
     PUT = "put an unconfirmed pin of the version in its place"
@@ -51,7 +51,7 @@ class Act(Enum):
 class PinStep:
     """The next act, and the version that it is about."""
 
-    act: Act
+    act: PinAction
     version: Version
 
 
@@ -65,11 +65,11 @@ def next_step(pin: Pin | None, age: float, manifest: Manifest, wanted: int | Non
     if pin is not None and version is not None:
         if pin.confirmed:
             old, noted = age >= RENEWED * manifest.pins_expire, pin.driver in {driver, SHARED}
-            return PinStep(Act.USE if noted and not old else Act.RENEW, version)
+            return PinStep(PinAction.USE if noted and not old else PinAction.RENEW, version)
         if manifest.serves(version):
-            return PinStep(Act.CONFIRM, version)
+            return PinStep(PinAction.CONFIRM, version)
     target = manifest.newest if wanted is None else manifest.version(wanted)
-    return PinStep(Act.PUT, target) if target is not None and manifest.serves(target) else None
+    return PinStep(PinAction.PUT, target) if target is not None and manifest.serves(target) else None
 
 
 def counts(age: float | None, pins_expire: float, followed: bool = False) -> bool:

@@ -38,9 +38,9 @@ from typing import TYPE_CHECKING
 from adjunct_store.versions import manifest as manifest_json
 from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.pin import SHARED, Act, Pin, next_step
+from adjunct_store.versions.pin import SHARED, Pin, PinAction, next_step
 from azure_account.account import Condition
-from azure_account.documents.document import DocumentStore
+from azure_account.documents.document import DocumentBlob
 from azure_account.errors import AzureBlobError, NotFoundError, TransientError, describe
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ _ATTEMPTS = 50
 
 
 @dataclass(frozen=True)
-class Reader:
+class ReaderId:
     """Who pins versions. driver: an id of the process that runs the query; another one may run a copy of it."""
 
     name: str
@@ -70,7 +70,7 @@ class Reader:
 def pin_version(
     container: BlobContainer,
     store: str,
-    reader: Reader | str,
+    reader: ReaderId | str,
     batch: int,
     *,
     version: int | None = None,
@@ -85,7 +85,7 @@ def pin_version(
     `NotFoundError` if there is no version yet, or `version` does not serve (any more); `TransientError` if it stays
     unknown whether a pin was written: call it again.
     """
-    reader = Reader(reader) if isinstance(reader, str) else reader
+    reader = ReaderId(reader) if isinstance(reader, str) else reader
     return _Pinning(container, StoreNames(store), reader, batch, new_id).pin(version)
 
 
@@ -107,13 +107,13 @@ class _Pinning:
     """One call of `pin_version`."""
 
     def __init__(
-        self, container: BlobContainer, names: StoreNames, reader: Reader, batch: int, new_id: Callable[[], str]
+        self, container: BlobContainer, names: StoreNames, reader: ReaderId, batch: int, new_id: Callable[[], str]
     ) -> None:
         self._container, self._names, self._new_id = container, names, new_id
         self._reader, self._driver, self._batch = reader.name, reader.driver, batch
         self._blob = names.pin(reader.name, batch)
         self._pins = self._document(self._blob)
-        self._manifests = DocumentStore(
+        self._manifests = DocumentBlob(
             container, names.manifest, "manifest", manifest_json.to_json, manifest_json.from_json
         )
 
@@ -125,20 +125,20 @@ class _Pinning:
             stored = self._pins.read() if written is None else written
             manifest = self._manifest()
             step = self._step(stored, age, manifest, wanted)
-            if step.act is Act.USE:
+            if step.act is PinAction.USE:
                 return self._found(manifest, step)
             if self._replaces(stored, step) and step != self._step(stored, self._age(), manifest, wanted):
                 continue  # it was written again after its age was read
             written = self._write(stored, step)
             if written is not None and written.document.confirmed:
-                if step.act is Act.CONFIRM:
+                if step.act is PinAction.CONFIRM:
                     self._delete_older()
                 return self._found(manifest, step)
         cause = f"pin and manifest were changed {_ATTEMPTS} times meanwhile"
         raise TransientError(describe("pin", f"batch {self._batch} of {self._reader}", cause, "Try again later."))
 
-    def _document(self, blob: str) -> DocumentStore[Pin]:
-        return DocumentStore(self._container, blob, "pin", pin_json.to_json, pin_json.from_json)
+    def _document(self, blob: str) -> DocumentBlob[Pin]:
+        return DocumentBlob(self._container, blob, "pin", pin_json.to_json, pin_json.from_json)
 
     def _age(self) -> float:
         return self._container.age(self._blob) or 0.0
@@ -159,16 +159,16 @@ class _Pinning:
 
     def _replaces(self, stored: Stored[Pin] | None, step: PinStep) -> bool:
         """Whether the age of the pin matters to the write."""
-        if stored is not None and stored.document.confirmed and step.act is Act.PUT:
+        if stored is not None and stored.document.confirmed and step.act is PinAction.PUT:
             text = "the pin of batch %d of %s has expired with version %d: version %d is used from now on"
             logger.warning(text, self._batch, self._reader, stored.document.version, step.version.number)
-        return stored is not None and step.act in (Act.PUT, Act.RENEW)
+        return stored is not None and step.act in (PinAction.PUT, PinAction.RENEW)
 
     def _write(self, stored: Stored[Pin] | None, step: PinStep) -> Stored[Pin] | None:
         """Write the pin. None if it was changed meanwhile."""
-        alone = step.act is Act.PUT or stored is None or stored.document.driver == self._driver
+        alone = step.act is PinAction.PUT or stored is None or stored.document.driver == self._driver
         driver = self._driver if alone else SHARED
-        pin = Pin(step.version.number, step.act is not Act.PUT, self._new_id(), driver)
+        pin = Pin(step.version.number, step.act is not PinAction.PUT, self._new_id(), driver)
         return self._pins.write(pin, None if stored is None else stored.etag)
 
     def _found(self, manifest: Manifest, step: PinStep) -> tuple[Version, Generation]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StoreDefinition:
     """The store that a fill builds.
 
     schema: as JSON.
@@ -39,7 +39,7 @@ class Wanted:
     bounded: bool = False
 
 
-def difference(generation: Generation, wanted: Wanted) -> str:
+def difference(generation: Generation, wanted: StoreDefinition) -> str:
     """How this generation differs from the store that is wanted, such that a fill may not replace it; "" if it may."""
     if generation.source != wanted.source:
         return f"it is filled from {generation.source}, not from {wanted.source}"
@@ -52,7 +52,7 @@ def difference(generation: Generation, wanted: Wanted) -> str:
     return ""
 
 
-def may_continue(generation: Generation, wanted: Wanted, *, age: float, max_age: float | None = None) -> bool:
+def may_continue(generation: Generation, wanted: StoreDefinition, *, age: float, max_age: float | None = None) -> bool:
     """Whether a fill may continue a generation of the same source.
 
     age: seconds since the last publication. max_age: from which age on the fill may have missed changes; None: never.

@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from adjunct_store.versions.manifest import Generation, Manifest, Serves, State, Version
+from adjunct_store.versions.manifest import Generation, Manifest, Version, VersionState, VisibleFrom
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from adjunct_store.versions.recovery import Wanted
+    from adjunct_store.versions.recovery import StoreDefinition
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ def continued(manifest: Manifest, source: str, *, adds: bool = False) -> Manifes
     newest = manifest.newest
     serving = None if newest is None else manifest.generation(newest.generation)
     if current.source == source:
-        dropped = adds or current.serves is Serves.SEALED
+        dropped = adds or current.serves is VisibleFrom.SEALED
     else:
         dropped = serving is not None and serving.source == source
     return continued(_without(manifest, {current.number}), source, adds=adds) if dropped else manifest
 
 
-def register(manifest: Manifest, wanted: Wanted, serves: Serves, *, above: int = 0) -> Manifest:
+def register(manifest: Manifest, wanted: StoreDefinition, serves: VisibleFrom, *, above: int = 0) -> Manifest:
     """A new generation beside the one that readers see. Those of which they do not see a version are abandoned.
 
     above: its number is higher.
@@ -118,7 +118,7 @@ def retire(manifest: Manifest) -> Manifest:
 
 def drop(manifest: Manifest, unused: Collection[int]) -> Manifest:
     """Retiring versions that no pin uses are gone, and generations that have no version and are not current."""
-    gone = {each.number for each in manifest.versions if each.state is State.RETIRING and each.number in unused}
+    gone = {each.number for each in manifest.versions if each.state is VersionState.RETIRING and each.number in unused}
     versions = tuple(each for each in manifest.versions if each.number not in gone)
     named = {each.generation for each in versions}
     if manifest.current is not None:
@@ -161,7 +161,7 @@ def _retired(manifest: Manifest) -> Manifest:
     serving = [each for each in manifest.versions if manifest.serves(each) and each.generation == newest.generation]
     kept = {each.number for each in serving[: manifest.keep]}
     versions = tuple(
-        replace(each, state=State.RETIRING) if manifest.serves(each) and each.number not in kept else each
+        replace(each, state=VersionState.RETIRING) if manifest.serves(each) and each.number not in kept else each
         for each in manifest.versions
     )
     return replace(manifest, versions=versions)

@@ -29,7 +29,7 @@ from arrow_avro.decoding.instructions import MAX_EMPTY_ITEMS
 from arrow_avro.decoding.layout import INT32_MAX, Node
 from arrow_avro.decoding.memory_bounds import item_bytes
 from arrow_avro.decoding.plan import DamagedValueError, Plan, UnrepresentableValueError, UnresolvedError
-from arrow_avro.decoding.scan import BodySlice, Scan, Scanner
+from arrow_avro.decoding.scan import BodySlice, Scanner, ScanResult
 from arrow_avro.limits import BATCH_BYTES, batch_too_large
 from arrow_avro.types import PRIMITIVE_TYPES
 from azure_account.errors import CorruptError
@@ -52,7 +52,7 @@ _HIGH_BITS = 0xC0  # of a UTF-8 byte: only the first of the two is set in those 
 
 
 @dataclass
-class EmptyItems:
+class EmptyItemBudget:
     """How many items without bytes (nulls, records without fields) a read may still have: its bytes do not bound them.
 
     A row of five bytes can claim a million of them, and a blob as many such rows as it has room for.
@@ -72,7 +72,7 @@ class EmptyItems:
 
 
 def columns(
-    plan: plans.Record, scan: Scan, budget: int = BATCH_BYTES, empty: EmptyItems | None = None
+    plan: plans.Record, scan: ScanResult, budget: int = BATCH_BYTES, empty: EmptyItemBudget | None = None
 ) -> list[pa.Array]:
     """The columns of the rows that were scanned, in the order of the plan's fields.
 
@@ -92,10 +92,10 @@ def single(avro: AvroType, plan: Plan, datum: bytes) -> pa.Array:
 class _Builder:
     """Arrays of `count` values each, of type `plan.arrow`. `budget` is what items may take, in bytes."""
 
-    def __init__(self, scan: Scan, budget: int = BATCH_BYTES, empty: EmptyItems | None = None) -> None:
+    def __init__(self, scan: ScanResult, budget: int = BATCH_BYTES, empty: EmptyItemBudget | None = None) -> None:
         self._scan = scan
         self._budget = budget
-        self._empty = empty or EmptyItems()
+        self._empty = empty or EmptyItemBudget()
 
     def fields(self, plan: plans.Record, node: Node, count: int) -> list[pa.Array]:
         nodes = node.fields if isinstance(node, layout.Fields) else {}
@@ -147,7 +147,7 @@ class _Builder:
                 return _decimals(plan, node, *self._texts(node, count))
             case plans.Symbols(), layout.Number():
                 return _symbols(plan, self._scan.numbers(node.slot, count))
-            case plans.Member(), _:
+            case plans.UnionMember(), _:
                 return self._member(plan, node, count)
             case plans.Branches(), layout.TaggedUnion():
                 return self._branches(plan, node, count)
@@ -227,7 +227,7 @@ class _Builder:
             keys, items = keys.take(places), items.take(places)
         return pa.MapArray.from_arrays(indices(offsets_of(counts)), keys, items, type=plan.arrow)
 
-    def _member(self, plan: plans.Member, node: Node, count: int) -> pa.Array:
+    def _member(self, plan: plans.UnionMember, node: Node, count: int) -> pa.Array:
         return self._struct(plan.arrow, {plan.index: self.build(plan.plan, node, count)}, count)
 
     def _struct(self, arrow: pa.DataType, members: Mapping[int, pa.Array], count: int) -> pa.Array:
@@ -248,7 +248,7 @@ class _Builder:
         if not used:
             return pa.nulls(count, plan.arrow)
         inner = {tag: plan.plans[f"b{tag}"] for tag in used}
-        members = {tag: each.index for tag, each in inner.items() if isinstance(each, plans.Member)}
+        members = {tag: each.index for tag, each in inner.items() if isinstance(each, plans.UnionMember)}
         arrays = {tag: self.build(_member_plan(each), node.branches[tag], counts[tag]) for tag, each in inner.items()}
         if len(members) < len(inner):
             return _merged(tags, arrays)
@@ -261,7 +261,7 @@ class _Builder:
 
 def _member_plan(plan: Plan) -> Plan:
     """The plan of a member's own value, if the value becomes a member of a struct."""
-    return plan.plan if isinstance(plan, plans.Member) else plan
+    return plan.plan if isinstance(plan, plans.UnionMember) else plan
 
 
 def _merged(tags: I64, arrays: Mapping[int, pa.Array]) -> pa.Array:

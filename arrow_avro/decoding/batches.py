@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from arrow_avro.decoding.arrays import EmptyItems, columns
+from arrow_avro.decoding.arrays import EmptyItemBudget, columns
 from arrow_avro.decoding.memory_bounds import arrow_bytes, growth_factor, scanned_bytes
 from arrow_avro.decoding.plan import DamagedValueError
 from arrow_avro.decoding.scan import BodySlice
@@ -76,7 +76,7 @@ def run_budget(avro: AvroType, plan: Record, batch_rows: int, batch_bytes: int) 
 
 
 @dataclass
-class Batches:
+class BatchAssembler:
     """Collects the bodies of blocks, and makes batches of them."""
 
     scanner: Scanner
@@ -88,7 +88,7 @@ class Batches:
         self._bodies: list[Body] = []
         self._count = self._size = 0
         self._rows = self.budget.rows
-        self._empty = EmptyItems()
+        self._empty = EmptyItemBudget()
 
     def add(self, body: Body) -> None:
         """One more block."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from arrow_avro.decoding.batches import Batches, Body, UnreadableBlockError, run_budget
+from arrow_avro.decoding.batches import BatchAssembler, Body, UnreadableBlockError, run_budget
 from arrow_avro.decoding.error_position import error_position
 from arrow_avro.decoding.plan import DamagedValueError, Record, UnrepresentableValueError, UnresolvedError
 from arrow_avro.decoding.resolve import resolve
@@ -85,7 +85,7 @@ def decode_blocks(
         decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), blob)
         budget = run_budget(decoder.avro, decoder.plan, limits.batch_rows, limits.batch_bytes)
     with decoder.scanner() as scanner:
-        batches = Batches(scanner, decoder.plan, decoder.arrow, budget)
+        batches = BatchAssembler(scanner, decoder.plan, decoder.arrow, budget)
         for block in framed:
             with _named_errors(blob, f"the block from byte {block.offset}"):
                 batches.add(_body(header, block, decoder, blob, limits.block_bytes))
@@ -169,7 +169,7 @@ def _body(header: FileHeader, block: AvroBlock, decoder: _Decoder, blob: str, mo
     return Body(block.offset, block.rows, memoryview(body))
 
 
-def _next(decoder: _Decoder, batches: Batches, blob: str) -> list[pa.RecordBatch]:
+def _next(decoder: _Decoder, batches: BatchAssembler, blob: str) -> list[pa.RecordBatch]:
     """The next batch, if it has rows."""
     try:
         with _named_errors(blob, f"the block from byte {batches.offset}, or one after it,", given=decoder.given):

@@ -59,11 +59,11 @@ def arrow_bytes(plan: Plan) -> int:
             return (pc.max(pc.binary_length(plan.symbols)).as_py() or 0) + 2 * _OFFSET
         case plans.NotNull():
             return arrow_bytes(plan.plan)
-        case plans.Member():
+        case plans.UnionMember():
             return _width(plan.arrow) + arrow_bytes(plan.plan)
         case plans.Branches():
             # All members have the type of the whole, which is measured once: there may be thousands of them.
-            inner = (one.plan if isinstance(one, plans.Member) else one for one in plan.plans.values())
+            inner = (one.plan if isinstance(one, plans.UnionMember) else one for one in plan.plans.values())
             return _COPIES * (2 * _width(plan.arrow) + max(map(arrow_bytes, inner), default=0))
         case plans.Leaf() | plans.Decimal() | plans.List() | plans.Map() | plans.MapFromArray() | plans.Unresolved():
             return _width(plan.arrow)

@@ -134,7 +134,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class UnionMember:
     """A value that becomes member `index` of the struct which represents the reader's general union."""
 
     arrow: pa.DataType
@@ -176,7 +176,7 @@ Plan: TypeAlias = (
     | MapFromArray
     | DefaultField
     | Record
-    | Member
+    | UnionMember
     | Branches
     | NotNull
     | Unresolved
@@ -196,7 +196,7 @@ def inner_plans(plan: Plan) -> tuple[Plan, ...]:
             return (plan.value,)
         case MapFromArray():
             return (plan.entry,)
-        case Member() | NotNull():
+        case UnionMember() | NotNull():
             return (plan.plan,)
         case Leaf() | Decimal() | Symbols() | DefaultField() | Unresolved():
             return ()

@@ -36,7 +36,7 @@ from arrow_avro.decoding.instructions import (
 )
 from arrow_avro.decoding.layout import INT32_MAX, Node, Program, Slot
 from arrow_avro.decoding.memory_bounds import NUMBER, scanned_bytes
-from arrow_avro.decoding.skip_program import SkipProgram, is_recursive
+from arrow_avro.decoding.skip_program import SkipCompiler, is_recursive
 from arrow_avro.types import has_no_bytes
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _Compiler:
 
     def __init__(self, avro: AvroType, assumed: Assumption) -> None:
         self.code: list[ReadInstruction | SkipInstruction] = []
-        self.skipping = SkipProgram(avro, self._skip_long)
+        self.skipping = SkipCompiler(avro, self._skip_long)
         self.outputs: dict[str, str] = {}
         self.strides: dict[str, int] = {}
         self.bounds: dict[Slot, tuple[int, int]] = {}
@@ -254,6 +254,6 @@ class _Compiler:
 
 def _of_value(plan: Plan) -> Plan:
     """The plan for values that are not null."""
-    while isinstance(plan, plans.NotNull | plans.Member):
+    while isinstance(plan, plans.NotNull | plans.UnionMember):
         plan = plan.plan
     return plan

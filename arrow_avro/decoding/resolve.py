@@ -136,13 +136,13 @@ class _Resolution:
         self, writer: AvroType, reader: AvroType, read: _ReaderType, branches: _BranchIndex, path: Path
     ) -> Plan:
         """The first branch of a general union that every value of `writer` can be read as, else that some can be."""
-        found: plans.Member | None = None
+        found: plans.UnionMember | None = None
         for place in branches.candidates(writer):
             plan = self._single(writer, read.values[place], path)
             if not _may_fail(plan):
-                return plans.Member(read.arrow, place, plan)
+                return plans.UnionMember(read.arrow, place, plan)
             if found is None and not isinstance(plan, plans.Unresolved):
-                found = plans.Member(read.arrow, place, plan)
+                found = plans.UnionMember(read.arrow, place, plan)
         return found or _unresolved(writer, reader, read.arrow, path, "any branch of ")
 
     def _single(self, writer: AvroType, reader: AvroType, path: Path) -> Plan:

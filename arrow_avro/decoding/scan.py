@@ -63,7 +63,7 @@ class BodySlice(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class ScanResult:
     """What one run of a program has read: `rows` datums, the last of which ends at byte `end` of the last slice."""
 
     program: Program
@@ -98,7 +98,7 @@ class Scanner:
     _nulls: frozenset[int] = frozenset()
     _machines: dict[Assumption, tuple[Program, Any]] = field(default_factory=dict)
 
-    def scan(self, slices: Sequence[BodySlice], budget: int | None = None) -> Scan:
+    def scan(self, slices: Sequence[BodySlice], budget: int | None = None) -> ScanResult:
         """Read all slices in one run. Items of arrays and maps may take `budget` bytes; if None, they are not counted.
 
         Raises CorruptError, which names only the cause, for bytes that are no datums, and BeyondLimitError for items
@@ -113,7 +113,7 @@ class Scanner:
             self._learn(scan)
         return scan
 
-    def _with_nulls(self, slices: Sequence[BodySlice], data: memoryview | bytes, budget: int | None) -> Scan:
+    def _with_nulls(self, slices: Sequence[BodySlice], data: memoryview | bytes, budget: int | None) -> ScanResult:
         """By programs in which every nullable value may be null; if need be, by one in which every long may be wide."""
         try:
             return self._run(slices, data, Assumption(wide=self._learnt.wide, budget=budget))
@@ -122,7 +122,7 @@ class Scanner:
                 raise
         return self._run(slices, data, Assumption(wide=None, budget=budget))
 
-    def _run(self, slices: Sequence[BodySlice], data: memoryview | bytes, assumed: Assumption) -> Scan:
+    def _run(self, slices: Sequence[BodySlice], data: memoryview | bytes, assumed: Assumption) -> ScanResult:
         program, machine = self._machine(assumed)
         counts = np.array([each.rows for each in slices], np.int64)
         error = machine.run({"data": data, "counts": counts}, *_RAISE_NOTHING)
@@ -134,7 +134,7 @@ class Scanner:
         if error:
             raise _failed(error)
         end = _checked_end(slices, outputs["ends"].tolist())
-        scan = Scan(program, outputs, sum(each.rows for each in slices), end)
+        scan = ScanResult(program, outputs, sum(each.rows for each in slices), end)
         _check_bounds(scan)
         return scan
 
@@ -148,7 +148,7 @@ class Scanner:
             self._machines[assumed] = program, machine
         return self._machines[assumed]
 
-    def _learn(self, scan: Scan) -> None:
+    def _learn(self, scan: ScanResult) -> None:
         program = scan.program
         self._nulls |= {
             place for place, (tags, present) in program.nullable.items() if (scan.column(tags) != present).any()
@@ -181,7 +181,7 @@ def _checked_end(slices: Sequence[BodySlice], ends: list[int]) -> int:
     return end
 
 
-def _check_bounds(scan: Scan) -> None:
+def _check_bounds(scan: ScanResult) -> None:
     for slot, (low, high) in scan.program.bounds.items():
         column = scan.column(slot)
         if not len(column):

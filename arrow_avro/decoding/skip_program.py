@@ -25,7 +25,7 @@ _SIZES = {"boolean": 1, "float": 4, "double": 8}
 
 
 @dataclass
-class SkipProgram:
+class SkipCompiler:
     """The part of a program that skips values in `root`. `skip_long` gives the instruction for one more long."""
 
     root: AvroType

@@ -133,7 +133,7 @@ def _layout(part: RowPart, count: int, sources: list[Bytes]) -> _Layout:
     if isinstance(part, tuple):
         prefix, span = part
         return _PrefixedLayout(packed, source, total, inline, as_words(prefix), span)
-    return _RunLayout(packed, source, total, inline, [as_words(piece) for piece in part])
+    return _AdjacentWordsLayout(packed, source, total, inline, [as_words(piece) for piece in part])
 
 
 class _Layout(Protocol):
@@ -206,7 +206,7 @@ class _PackedLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class _RunLayout(_PackedLayout):
+class _AdjacentWordsLayout(_PackedLayout):
     """Words next to each other."""
 
     words: list[Words]

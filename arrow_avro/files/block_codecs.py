@@ -34,7 +34,7 @@ _SNAPPY_EXPANSION = 64  # one two-byte copy element yields at most 64 bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _CodecFunctions:
     """What a codec does: `compress` a body at a level, `inflate` stored bytes, up to a size.
 
     Without `levels` there is no level to choose, and `compress` gets None.
@@ -154,12 +154,12 @@ def _body_size(packed: memoryview) -> int:
 # The default levels are measured on 1 MiB of flights: deflate 4 is twice as fast as 6 and gives 8 % more, xz 1 is eight
 # times as fast as 6 and gives 24 % more; zstandard 1 is smaller than deflate and the fastest.
 _KINDS = {
-    "null": _Kind(_same, _same),
-    "deflate": _Kind(_deflate, _in_steps(deflate_steps), range(1, 10), 4),
-    "snappy": _Kind(_snappy, _snappy_body),
-    "zstandard": _Kind(_zstandard, _in_steps(zstandard_steps), range(1, 23), 1),
-    "bzip2": _Kind(_bzip2, _in_steps(bzip2_steps), range(1, 10), 9),
-    "xz": _Kind(_xz, lambda data, most: joined(xz_steps(data, most), most), range(10), 1),
+    "null": _CodecFunctions(_same, _same),
+    "deflate": _CodecFunctions(_deflate, _in_steps(deflate_steps), range(1, 10), 4),
+    "snappy": _CodecFunctions(_snappy, _snappy_body),
+    "zstandard": _CodecFunctions(_zstandard, _in_steps(zstandard_steps), range(1, 23), 1),
+    "bzip2": _CodecFunctions(_bzip2, _in_steps(bzip2_steps), range(1, 10), 9),
+    "xz": _CodecFunctions(_xz, lambda data, most: joined(xz_steps(data, most), most), range(10), 1),
 }
 
 CODECS = tuple(_KINDS)

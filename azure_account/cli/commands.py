@@ -24,7 +24,7 @@ from azure_account.options.settings import account_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from azure_account.cli.shell import Shell
+    from azure_account.cli.shell import CommandContext
     from azure_account.options.settings import AccountSettings
 
 ERROR, UNCONFIRMED, INTERRUPTED = 1, 3, 130
@@ -52,14 +52,14 @@ class CommonOptions:
 
 
 @dataclass(frozen=True)
-class ConfirmedOptions(CommonOptions):
+class ConfirmationOptions(CommonOptions):
     """What commands take that ask before they change something."""
 
     yes: Yes = False
 
 
 @dataclass(frozen=True)
-class PlannedOptions(ConfirmedOptions):
+class DryRunOptions(ConfirmationOptions):
     """What commands take that show a plan, ask, and then change something."""
 
     dry_run: DryRun = False
@@ -96,7 +96,7 @@ def key_values(options: Sequence[str] | None) -> dict[str, str]:
 
 
 def location_of(
-    shell: Shell,
+    shell: CommandContext,
     where: str,
     options: Sequence[str] | None,
     change: Callable[[AccountSettings], AccountSettings] = lambda settings: settings,
@@ -122,12 +122,12 @@ def age_of(given: str, option: str) -> timedelta:
         raise typer.BadParameter("it must be an age such as 30d, 12h or 90m", param_hint=f"'{option}'") from None
 
 
-def confirmed(shell: Shell, question: str, given: ConfirmedOptions) -> bool:
+def confirmed(shell: CommandContext, question: str, given: ConfirmationOptions) -> bool:
     """Whether to do it: by `--yes`, or by an answer on a terminal."""
     return given.yes or (shell.interactive and not given.as_json and typer.confirm(question, err=True))
 
 
-def end_unconfirmed(shell: Shell) -> NoReturn:
+def end_unconfirmed(shell: CommandContext) -> NoReturn:
     """End a command that was not confirmed."""
     why = "" if shell.interactive else ": confirm with --yes, or run it on a terminal"
     shell.err.print(f"Nothing was done{why}.")

@@ -17,12 +17,12 @@ from rich.progress import (
 )
 
 from azure_account.cli.texts import plural, size_text
-from azure_account.report import Report
+from azure_account.report import ProgressCallbacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from azure_account.cli.shell import Shell
+    from azure_account.cli.shell import CommandContext
 
 EVERY_SECONDS = 10.0
 _LONG = 60
@@ -32,7 +32,7 @@ _LONG = 60
 class Lines:
     """Lines of how far a transfer is. Thread-safe; `planned` adds to what is to be done."""
 
-    def __init__(self, shell: Shell, verb: str) -> None:
+    def __init__(self, shell: CommandContext, verb: str) -> None:
         self._shell, self._verb = shell, verb
         self._files = self._bytes = self._done = 0
         self._said = shell.clock.monotonic()
@@ -74,11 +74,11 @@ class Bar:
 
 
 @contextmanager
-def transfer(shell: Shell, verb: str) -> Iterator[Report]:
+def transfer(shell: CommandContext, verb: str) -> Iterator[ProgressCallbacks]:
     """Show a transfer on standard error while the block runs."""
     if not shell.err.is_terminal:
         lines = Lines(shell, verb)
-        yield Report(lines.planned, lines.progress)
+        yield ProgressCallbacks(lines.planned, lines.progress)
         return
     columns = (
         TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(),
@@ -86,11 +86,11 @@ def transfer(shell: Shell, verb: str) -> Iterator[Report]:
     )  # fmt: skip
     with Progress(*columns, console=shell.err, transient=True) as progress:
         bar = Bar(progress, verb)
-        yield Report(bar.planned, bar.progress)
+        yield ProgressCallbacks(bar.planned, bar.progress)
 
 
 @contextmanager
-def steps(shell: Shell, what: str, total: int | None) -> Iterator[Callable[[int], object]]:
+def steps(shell: CommandContext, what: str, total: int | None) -> Iterator[Callable[[int], object]]:
     """A bar of steps on a terminal, unless there are few. total: None if it is not known."""
     if not shell.err.is_terminal or (total is not None and total < _LONG):
         yield lambda _: None

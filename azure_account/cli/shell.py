@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shell:
+class CommandContext:
     """The environment of a command. `interactive`: questions can be asked."""
 
     connect: Callable[[AccountSettings], StorageAccount] = connect
@@ -47,6 +47,6 @@ class Shell:
         return datetime.fromtimestamp(self.clock.now(), timezone.utc)
 
 
-def shell_of(ctx: typer.Context) -> Shell:
+def shell_of(ctx: typer.Context) -> CommandContext:
     """The shell of a command."""
-    return ctx.ensure_object(Shell)
+    return ctx.ensure_object(CommandContext)

@@ -60,7 +60,7 @@ def fetch_document(container: BlobContainer, blob: str, from_json: Callable[[byt
 
 
 @dataclass(frozen=True)
-class DocumentStore(Generic[D]):
+class DocumentBlob(Generic[D]):
     """One document of a container.
 
     kind: what messages call it. from_json: gets the bytes and the blob's name. attributes: of the blob.

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class SealedForm:
+class DocumentFormat:
     """A kind of sealed documents with a format version. repair: what to do about a damaged one."""
 
     kind: str

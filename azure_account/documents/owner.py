@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from azure_account.documents.document import DocumentStore, Stored
+    from azure_account.documents.document import DocumentBlob, Stored
 
 _ATTEMPTS = 10
 """How often a change is made to a document that others change at the same time."""
@@ -51,7 +51,7 @@ O = TypeVar("O", bound=OwnedDocument)  # noqa: E741 - an owned document
 
 
 @dataclass(frozen=True)
-class OwnedDocumentStore(Generic[O]):
+class OwnedDocumentBlob(Generic[O]):
     """How an owned document is stored.
 
     documents: reads and writes it.
@@ -60,7 +60,7 @@ class OwnedDocumentStore(Generic[O]):
     new_id: returns an id that no other call returns.
     """
 
-    documents: DocumentStore[O]
+    documents: DocumentBlob[O]
     subject: str
     owner: str
     new_id: Callable[[], str]
@@ -140,9 +140,9 @@ class OwnedDocumentStore(Generic[O]):
 
 
 class DocumentOwner(Generic[O]):
-    """The process that owns a document; `OwnedDocumentStore.open` makes it. Not thread-safe."""
+    """The process that owns a document; `OwnedDocumentBlob.open` makes it. Not thread-safe."""
 
-    def __init__(self, store: OwnedDocumentStore[O], stored: Stored[O]) -> None:
+    def __init__(self, store: OwnedDocumentBlob[O], stored: Stored[O]) -> None:
         self._store, self._stored = store, stored
         self._unknown: list[O] = []
 

@@ -121,7 +121,7 @@ def always(fault: Fault) -> Script:
     return lambda _: fault
 
 
-class Faults(Intercept):
+class FaultInjector(Intercept):
     """Counts and records all attempts, and applies the fault of the first script that has one. Thread-safe."""
 
     def __init__(self, *scripts: Script) -> None:

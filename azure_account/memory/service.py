@@ -33,7 +33,7 @@ PAGE_BLOBS = 5000
 
 
 @dataclass(frozen=True)
-class UnverifiedBehaviour:
+class ServiceAssumptions:
     """What the service does where this is not verified on Azure, which may differ from the emulator. Tests try both.
 
     list_before_condition: Put Block List checks the blocks before If-None-Match, so that it answers `InvalidBlockList`
@@ -79,12 +79,12 @@ class MemoryService:
         self,
         account: str = "memory",
         clock: Clock | None = None,
-        behaviour: UnverifiedBehaviour | None = None,
+        behaviour: ServiceAssumptions | None = None,
         *,
         soft_delete: float | None = None,
     ) -> None:
         """soft_delete: for how many seconds deleted blobs can be undeleted; by default they cannot."""
-        self.behaviour = behaviour or UnverifiedBehaviour()
+        self.behaviour = behaviour or ServiceAssumptions()
         self.account = account
         self.blob_endpoint = f"memory://{account}"
         self.clock: Clock = clock or ManualClock()

@@ -114,7 +114,7 @@ _CREDENTIAL_OPTIONS = (*_BY_OPTION, "tenantId", "clientId", "certificatePassword
 
 
 @dataclass(frozen=True)
-class GivenCredential:
+class CredentialOptions:
     """A kind of credential, as a value of the option `auth`, and the values of its options. No `repr` shows these."""
 
     kind: str
@@ -167,7 +167,7 @@ class GivenCredential:
         return self.values[option]
 
 
-def given_credential(options: ParsedOptions, env: Mapping[str, str]) -> GivenCredential:
+def given_credential(options: ParsedOptions, env: Mapping[str, str]) -> CredentialOptions:
     """The credential that the options give, else the environment. `ConfigurationError` if it is not clear which."""
     values = {name: options[name] for name in _CREDENTIAL_OPTIONS if options[name] is not None}
     for masked, name in _MASKED_NAMES.items():
@@ -177,17 +177,17 @@ def given_credential(options: ParsedOptions, env: Mapping[str, str]) -> GivenCre
             values[name] = options[masked]
     present = [name for name in _BY_OPTION if name in values]
     if options["auth"] is not None:
-        return GivenCredential(str(options["auth"]), values)
+        return CredentialOptions(str(options["auth"]), values)
     if len(present) > 1:
         raise ConfigurationError(
             f"Options {' and '.join(present)} are given together: remove all but one, or set auth to the one to use."
         )
     if present:
-        return GivenCredential(_BY_OPTION[present[0]], values)
+        return CredentialOptions(_BY_OPTION[present[0]], values)
     for variable, name in _BY_VARIABLE.items():
         if env.get(variable):
-            return GivenCredential(_BY_OPTION[name], {**values, name: env[variable]})
-    return GivenCredential("default", values)
+            return CredentialOptions(_BY_OPTION[name], {**values, name: env[variable]})
+    return CredentialOptions("default", values)
 
 
 def _connection_auth(connection: ConnectionString, account: str) -> Auth:

@@ -54,7 +54,7 @@ class Request:
 
 
 class Intercept:
-    """Is called for every attempt of a request, and makes it. `Faults` overrides it to inject faults."""
+    """Is called for every attempt of a request, and makes it. `FaultInjector` overrides it to inject faults."""
 
     def attempt(self, request: Request, send: Callable[[], T]) -> T:  # noqa: ARG002 - for subclasses
         """Make one attempt of `request` by calling `send`, and return its answer."""

@@ -16,7 +16,7 @@ import typer
 
 from azure_account.cli.commands import (
     CommonOptions,
-    PlannedOptions,
+    DryRunOptions,
     age_of,
     confirmed,
     end_unconfirmed,
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from azure_account.account import BlobContainer
-    from azure_account.cli.shell import Shell
+    from azure_account.cli.shell import CommandContext
     from azureblob_source.maintenance.tailing import Rows
 
 _POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Place:
+class CommandTarget:
     """The container and stream of a command's location, and the epoch of its options."""
 
     container: BlobContainer
@@ -68,7 +68,7 @@ class Place:
             raise ConfigurationError(f"No stream is named in container {self.container.name}. Use `container/stream`.")
         return self.stream
 
-    def log(self, shell: Shell) -> CommitLog:
+    def log(self, shell: CommandContext) -> CommitLog:
         """The log of the stream."""
         return CommitLog(self.container, self.named(), clock=shell.clock)
 
@@ -161,7 +161,7 @@ def tail(
 
 
 @dataclass(frozen=True)
-class RepairOptions(PlannedOptions):
+class RepairOptions(DryRunOptions):
     """Options of `repair`."""
 
     leftovers: Annotated[
@@ -220,7 +220,7 @@ def repair_command(ctx: typer.Context, where: Where, given: RepairOptions) -> No
     _end(shell, work, done, dry_run=given.dry_run)
 
 
-def _void_version(shell: Shell, place: Place, version: int, given: RepairOptions) -> None:
+def _void_version(shell: CommandContext, place: CommandTarget, version: int, given: RepairOptions) -> None:
     of = place.log(shell)
     for line in text.void_lines(of.read(version), leave_blobs=given.leave_blobs):
         (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
@@ -236,7 +236,7 @@ def _void_version(shell: Shell, place: Place, version: int, given: RepairOptions
     _end(shell, 1, done, dry_run=given.dry_run)
 
 
-def _leave_out(shell: Shell, place: Place, given: RepairOptions) -> None:
+def _leave_out(shell: CommandContext, place: CommandTarget, given: RepairOptions) -> None:
     of = place.log(shell)
     missing = missing_blobs(of)
     for line in text.missing_lines(missing):
@@ -261,7 +261,7 @@ def vacuum_command(
     *,
     older_than: Annotated[str, typer.Option(metavar="AGE", help="Least age of entries to remove: 30d, 12h, …")],
     force: Annotated[bool, typer.Option("--force", help="Allow an age below an hour.")] = False,
-    given: PlannedOptions,
+    given: DryRunOptions,
 ) -> None:
     """Remove old log entries and their blobs; the newest entry stays. Shows the plan, then asks.
 
@@ -295,17 +295,17 @@ def vacuum_command(
     _end(shell, work, done, dry_run=given.dry_run)
 
 
-def _place(shell: Shell, where: str, common: CommonOptions) -> Place:
+def _place(shell: CommandContext, where: str, common: CommonOptions) -> CommandTarget:
     """Parse address and options as the connector does. Batch logs are below a name that no stream may have."""
     path, batches, below = where.partition(f"/{BATCHES}")
     given = TABLE.parse({"path": path, **key_values(common.option)})
     address = stream_address(given["path"], given["container"], given["stream"])
     settings = account_settings(given, address, shell.env)
     stream = f"{BATCHES}{below}".rstrip("/") if batches else address.path
-    return Place(shell.connect(settings).container(address.container), stream, given["epoch"])
+    return CommandTarget(shell.connect(settings).container(address.container), stream, given["epoch"])
 
 
-def _logs(place: Place) -> list[str]:
+def _logs(place: CommandTarget) -> list[str]:
     """The logs to vacuum: the stream's, or all batch logs."""
     stream = place.named()
     if stream != BATCHES:
@@ -323,7 +323,7 @@ def _newest(of: CommitLog, count: int) -> list[LogEntry]:
     return of.entries(max(first, head.version - count + 1), head.version)
 
 
-def _print_entries(shell: Shell, entries: Sequence[LogEntry], *, as_json: bool, header: bool) -> None:
+def _print_entries(shell: CommandContext, entries: Sequence[LogEntry], *, as_json: bool, header: bool) -> None:
     if as_json:
         for entry in entries:
             print_json(entry_json(entry))
@@ -331,7 +331,7 @@ def _print_entries(shell: Shell, entries: Sequence[LogEntry], *, as_json: bool, 
         shell.out.print(text.entries_table(entries, header=header))
 
 
-def _print_rows(shell: Shell, found: Sequence[Rows], count: int, *, as_json: bool) -> None:
+def _print_rows(shell: CommandContext, found: Sequence[Rows], count: int, *, as_json: bool) -> None:
     if as_json:
         for each in found:
             for row in each.batch.to_pylist():
@@ -355,11 +355,11 @@ def _print_rows(shell: Shell, found: Sequence[Rows], count: int, *, as_json: boo
     shell.err.print(note, style="dim")
 
 
-def _draft(shell: Shell, place: Place) -> Draft:
+def _draft(shell: CommandContext, place: CommandTarget) -> Draft:
     return Draft(uuid.uuid4().hex, shell.now.isoformat(timespec="milliseconds"), epoch=place.epoch)
 
 
-def _end(shell: Shell, work: int, done: object, *, dry_run: bool) -> None:
+def _end(shell: CommandContext, work: int, done: object, *, dry_run: bool) -> None:
     if work and done is None and not dry_run:
         end_unconfirmed(shell)
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from azureblob_source.log.entry import LogEntry
     from azureblob_source.maintenance.inventory import StreamSummary
-    from azureblob_source.maintenance.repair import Repaired, RepairPlan
-    from azureblob_source.maintenance.vacuum import Vacuumed, VacuumPlan
+    from azureblob_source.maintenance.repair import RepairPlan, RepairResult
+    from azureblob_source.maintenance.vacuum import VacuumPlan, VacuumResult
 
 
 def streams_json(container: str, streams: Iterable[StreamSummary]) -> dict[str, object]:
@@ -57,7 +57,7 @@ def stored_json(entry: LogEntry) -> dict[str, Any]:
     return json.loads(log_entry.to_json(entry))
 
 
-def vacuum_json(plan: VacuumPlan, done: Vacuumed | None) -> dict[str, object]:
+def vacuum_json(plan: VacuumPlan, done: VacuumResult | None) -> dict[str, object]:
     """The document of `vacuum`."""
     document: dict[str, object] = {
         "stream": plan.stream,
@@ -79,7 +79,7 @@ def vacuum_json(plan: VacuumPlan, done: Vacuumed | None) -> dict[str, object]:
     return document
 
 
-def repair_json(plan: RepairPlan, done: Repaired | None) -> dict[str, object]:
+def repair_json(plan: RepairPlan, done: RepairResult | None) -> dict[str, object]:
     """The document of `repair`."""
     return {
         "streams": list(plan.streams),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from azure_account.account import BlobAttributes
-from azure_account.documents.document import DocumentStore
+from azure_account.documents.document import DocumentBlob
 from azure_account.documents.form import check_version, damaged
 from azure_account.errors import ConfigurationError, ConflictError, describe
 from azureblob_source.log.naming import boundary_name
@@ -87,5 +87,5 @@ def move_boundary(container: BlobContainer, stream: str, old: Boundary, new: Bou
     return replace(found.document, etag=found.etag)
 
 
-def _document(container: BlobContainer, stream: str) -> DocumentStore[Boundary]:
-    return DocumentStore(container, boundary_name(stream), "log boundary", to_json, from_json, _JSON)
+def _document(container: BlobContainer, stream: str) -> DocumentBlob[Boundary]:
+    return DocumentBlob(container, boundary_name(stream), "log boundary", to_json, from_json, _JSON)

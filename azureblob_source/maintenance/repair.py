@@ -84,7 +84,7 @@ class RepairPlan:
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RepairResult:
     """What a repair has done: entries published, entries voided, leftovers removed, revived blobs deleted."""
 
     published: int
@@ -139,7 +139,7 @@ def repair(
     *,
     leftovers: bool = False,
     progress: Callable[[int], object] = lambda _: None,
-) -> Repaired:
+) -> RepairResult:
     """Carry out a plan; `leftovers` are removed only on request. `progress` is called with the steps done since then.
 
     `draft` gives a fresh write id, time and epoch for an entry that voids. `FencedError` if its epoch is too low;
@@ -173,7 +173,7 @@ def repair(
             progress(1)
     if failures:
         raise failures[0]
-    return Repaired(published, voided, removed, revived)
+    return RepairResult(published, voided, removed, revived)
 
 
 def _unpublished(log: CommitLog) -> list[LogEntry]:

@@ -86,7 +86,7 @@ class VacuumPlan:
 
 
 @dataclass(frozen=True)
-class Vacuumed:
+class VacuumResult:
     """What a vacuum has deleted. `foreign`: names that belong to blobs of another writer now, which were kept."""
 
     entries: int
@@ -157,7 +157,7 @@ def vacuum(
     progress: Callable[[int], object] = lambda _: None,
     *,
     threads: int = 32,
-) -> Vacuumed:
+) -> VacuumResult:
     """Carry out a plan with `threads` concurrent requests. `progress` is called with the entries deleted since then.
 
     Safe while readers and writers use the stream, and to run again after an interruption at any point. Of two vacuums
@@ -175,7 +175,7 @@ def vacuum(
         work.clear(chunk, entries)
     if boundary.removing:
         move_boundary(container, plan.stream, boundary, replace(boundary, removing={}, write_id=new_id()))
-    return Vacuumed(work.entries, work.blobs, tuple(work.foreign))
+    return VacuumResult(work.entries, work.blobs, tuple(work.foreign))
 
 
 @dataclass

@@ -83,7 +83,7 @@ def take_snapshot(
         listed = listed_blobs(log.stream, list(log.container.list(f"{log.stream}/")))
         if log.refresh() is None:  # blobs become visible after their entry, so none of these is of a log that begins
             return _from_listing(log, listed, between, ignore_corrupt=ignore_corrupt)
-    found = _Publication(log, version, PublicationWait(publish_timeout, clock)).result()
+    found = _PublicationAwaiter(log, version, PublicationWait(publish_timeout, clock)).result()
     last = found.history[-1]
     fingerprints = dict.fromkeys(blob.schema for _, blob in found.live)
     used = fingerprints or last.schemas or dict.fromkeys(blob.schema for entry in found.history for blob in entry.blobs)
@@ -135,7 +135,7 @@ class _PublishedLog:
 
 
 @dataclass
-class _Publication:
+class _PublicationAwaiter:
     """Waits until every batch up to `version` is published or revoked.
 
     An entry that cannot be published is revoked by a later one. Only entries that open an epoch can stand between the

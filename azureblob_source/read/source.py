@@ -139,7 +139,7 @@ def spark_schema(plan: ReadPlan) -> StructType:
     return spark_of(plan.arrow_schema())
 
 
-class PartitionReader:
+class BaseReader:
     """The base of all readers. It is pickled to the executors without what was looked up on the driver."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
@@ -233,7 +233,7 @@ class PartitionReader:
         return views.schemas_without_log(self.plan.snapshot.schemas)
 
 
-class SnapshotReader(PartitionReader, DataSourceReader):
+class SnapshotReader(BaseReader, DataSourceReader):
     """`spark.read.format("azureblob")`."""
 
     def partitions(self) -> Sequence[InputPartition]:

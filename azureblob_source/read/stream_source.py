@@ -17,7 +17,7 @@ from azureblob_source.options import FAIL, LATEST
 from azureblob_source.read.blobs import stream_blob
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
-from azureblob_source.read.source import EntriesPartition, PartitionReader, SplitsPartition, read_plan
+from azureblob_source.read.source import BaseReader, EntriesPartition, SplitsPartition, read_plan
 
 try:  # pyspark 4.2
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -69,7 +69,7 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     getDefaultReadLimit = prepareForTriggerAvailableNow = reportLatestOffset = _refuse  # noqa: N815
 
 
-class StreamReader(PartitionReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream.format("azureblob")`. Versions m+1 … n are read at the offset `{"version": n, "start": m}`."""
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:

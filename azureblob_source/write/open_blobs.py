@@ -111,7 +111,7 @@ class FinishedBlob:
         return BlobEntry(size=size, **vars(self))
 
 
-class BlobNames(Protocol):
+class BlobIdGenerator(Protocol):
     """The random parts of a blob's name and content."""
 
     def suffix(self) -> str | None:
@@ -198,7 +198,7 @@ class OpenBlobs:
 
     limits: BlobLimits
     blob_format: BlobFormat
-    names: BlobNames
+    names: BlobIdGenerator
     clock: Clock
     buffered: int = 0
     _open: dict[Route, _OpenBlob] = field(default_factory=dict)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
     from azureblob_source.log.entry import BlobEntry
-    from azureblob_source.write.open_blobs import BlobNames, FinishedBlob
+    from azureblob_source.write.open_blobs import BlobIdGenerator, FinishedBlob
     from azureblob_source.write.planning import WritePlan
     from azureblob_source.write.routing import RoutedBatch
 
@@ -41,7 +41,7 @@ _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 class RandomNames:
-    """The `BlobNames` of a task, from a source of random bytes such as `os.urandom`."""
+    """The `BlobIdGenerator` of a task, from a source of random bytes such as `os.urandom`."""
 
     def __init__(self, random_bytes: Callable[[int], bytes], *, suffixed: bool) -> None:
         self._random_bytes = random_bytes
@@ -68,7 +68,7 @@ def stage(
     plan: WritePlan,
     container: BlobContainer,
     *,
-    names: BlobNames,
+    names: BlobIdGenerator,
     clock: Clock = SYSTEM_CLOCK,
     publish: Callable[[BlobEntry], object] | None = None,
 ) -> StagedTask:

@@ -22,7 +22,17 @@ from azure_account.worker_errors import own_error
 from control_messages.errors import listed
 from control_messages.messages import EndOfStream, MessageType
 from control_messages.producer import PRODUCER_METADATA
-from control_messages.runs import ALL, Complete, Job, Newest, Sent, Start, begin, finish, newest_of
+from control_messages.runs import (
+    ALL,
+    CompleteEarlierRun,
+    Job,
+    NewestGeneration,
+    SentMessages,
+    Start,
+    begin,
+    finish,
+    newest_of,
+)
 from control_messages.spark.upstream import EMITTED, control_envelopes, emit
 
 if TYPE_CHECKING:
@@ -87,7 +97,7 @@ def _start(spark: SparkSession, job: Job, transport: Transport) -> int:
         match begin(job, newest):
             case Start(generation):
                 return generation
-            case Complete(generation):
+            case CompleteEarlierRun(generation):
                 transport.append(_end_of_all_tasks(spark, replace(job.producer, generation=generation)))
 
 
@@ -113,7 +123,7 @@ def _query_id(spark: SparkSession, checkpoint: str) -> str | None:
     return found[0] if found else None
 
 
-def _newest(control: DataFrame | None) -> Newest | None:
+def _newest(control: DataFrame | None) -> NewestGeneration | None:
     """The newest generation by the control messages (of `Transport`); None if there are none."""
     if control is None:
         return None
@@ -129,10 +139,10 @@ def _newest(control: DataFrame | None) -> Newest | None:
         F.max(F.when(is_end, F.lit(-1)).otherwise(position)).alias("last"),
         F.max(F.when(is_end, position).otherwise(F.lit(-1))).alias("end"),
     )
-    columns = F.struct(*(each.name for each in fields(Sent)))
+    columns = F.struct(*(each.name for each in fields(SentMessages)))
     rows = sent.groupBy("generation").agg(F.collect_list(columns).alias("sent"))
     newest = rows.orderBy(F.desc("generation")).limit(1).collect()
-    return newest_of(newest[0].generation, (Sent(*each) for each in newest[0].sent)) if newest else None
+    return newest_of(newest[0].generation, (SentMessages(*each) for each in newest[0].sent)) if newest else None
 
 
 class Transport(Protocol):

@@ -15,7 +15,7 @@ from azure_account.clock import SYSTEM_CLOCK
 from control_messages import holds
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore
 from control_messages.errors import ControlMessageError, listed
-from control_messages.holds import NothingRead
+from control_messages.holds import NoControlMessages
 from control_messages.partition_tracker import IdleTimeout
 from control_messages.spark.reconciliation import OBSERVED
 
@@ -61,11 +61,11 @@ def _saved(query: StreamingQuery | str) -> list[tuple[PartitionTracker, IdleTime
     return sorted(found, key=lambda each: (each[0].stream, str(each[0].partition)))
 
 
-def why_held(query: StreamingQuery | str) -> list[Hold | NothingRead]:
+def why_held(query: StreamingQuery | str) -> list[Hold | NoControlMessages]:
     """What holds the watermark of each partition of a query; `str(hold)` is a text for people.
 
     query: a query, or the path of a checkpoint. Only a query knows the streams and partitions from which no control
-    message has come: these are `NothingRead`. Raises what a query has failed with.
+    message has come: these are `NoControlMessages`. Raises what a query has failed with.
     `control_messages.holds.why_held` does the same for one tracker and any time.
     """
     failure = None if isinstance(query, str) else query.exception()
@@ -74,14 +74,14 @@ def why_held(query: StreamingQuery | str) -> list[Hold | NothingRead]:
     now = SYSTEM_CLOCK.now_ns() // 1_000_000
     saved = _saved(query)
     trackers = [tracker for tracker, _ in saved]
-    found: list[Hold | NothingRead] = [holds.why_held(tracker, now, idle) for tracker, idle in saved]
+    found: list[Hold | NoControlMessages] = [holds.why_held(tracker, now, idle) for tracker, idle in saved]
     for each in [] if isinstance(query, str) else _inputs(query):
         known = {str(tracker.partition) for tracker in trackers if tracker.stream == each.stream}
         counts = {tracker.partition_count for tracker in trackers if tracker.stream == each.stream}
         expected = {str(number) for number in range(max(counts, default=0))} | each.partitions
         silent = sorted(expected - known, key=lambda name: (len(name), name))
         if silent or not known:
-            found.append(NothingRead(each.stream, tuple(silent), each.messages, each.first_batch))
+            found.append(NoControlMessages(each.stream, tuple(silent), each.messages, each.first_batch))
     return found
 
 
@@ -176,7 +176,7 @@ class _Wait:
     def _report(self) -> None:
         """Say what the wait is for."""
         self.reported = SYSTEM_CLOCK.monotonic()
-        waiting = [each for each in why_held(self.query) if isinstance(each, NothingRead) or not each.at_end]
+        waiting = [each for each in why_held(self.query) if isinstance(each, NoControlMessages) or not each.at_end]
         text = " ".join(map(str, waiting[:_SHOWN]))
         more = f" And {len(waiting) - _SHOWN} more partitions." if len(waiting) > _SHOWN else ""
         logger.warning("query %s waits for the end of its inputs: %s%s", self.query.id, text, more)
@@ -242,7 +242,7 @@ def _java(query: StreamingQuery) -> Any:
 
 
 @dataclass(frozen=True)
-class _Operator:
+class _OperatorState:
     """The state of an operator of a query, after its last committed batch."""
 
     spark: SparkSession
@@ -258,10 +258,10 @@ class _Operator:
         return {row.key.partition: row.value.asDict() for row in reader.load(self.checkpoint).collect()}
 
 
-def _reconcilers(spark: SparkSession, checkpoint: str) -> list[_Operator]:
+def _reconcilers(spark: SparkSession, checkpoint: str) -> list[_OperatorState]:
     """The operators of the query that keep trackers."""
     found = [
-        _Operator(spark, checkpoint, row.operatorId, row.maxBatchId, _variables(row.operatorProperties))
+        _OperatorState(spark, checkpoint, row.operatorId, row.maxBatchId, _variables(row.operatorProperties))
         for row in _operators(spark, checkpoint)
     ]
     return [operator for operator in found if operator.batch >= 0 and operator.variables.issuperset(_STATES)]

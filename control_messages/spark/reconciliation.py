@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
 
-    from control_messages.announcements import Announcement, Step
+    from control_messages.announcements import Announcement, TrackerUpdate
     from control_messages.messages import ControlMessage
     from control_messages.partition_tracker import IdleTimeout
 
@@ -222,7 +222,7 @@ class _Reconciler(StatefulProcessor):
         run, *_ = self._idle.get() or ("",)
         return tracker if run == _run_id() else resume(tracker, now)
 
-    def _save(self, output: _Output, step: Step[PartitionTracker], now: int) -> Iterator[pd.DataFrame]:
+    def _save(self, output: _Output, step: TrackerUpdate[PartitionTracker], now: int) -> Iterator[pd.DataFrame]:
         """Keep the tracker as state, set its next timer, and return the output with the announcements of the step."""
         end, watermark = to_checkpoint(step.tracker)
         self._watermark.update(tuple(vars(watermark).values()))  # astuple would copy the maps

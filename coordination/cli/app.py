@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from azure_account.cli.shell import Shell
+    from azure_account.cli.shell import CommandContext
     from coordination.cli.report import JobReport, LeaderReport
 
     Report: TypeAlias = JobReport | LeaderReport
@@ -161,7 +161,7 @@ def run(
     raise typer.Exit(code)
 
 
-def _watch(shell: Shell, read: Callable[[], Report], every: float, *, as_json: bool) -> None:
+def _watch(shell: CommandContext, read: Callable[[], Report], every: float, *, as_json: bool) -> None:
     out, report = shell.out, read()
     if out.is_terminal and not as_json:
         with Live(status_text(report), console=out, auto_refresh=False, screen=True) as live:
@@ -178,7 +178,7 @@ def _watch(shell: Shell, read: Callable[[], Report], every: float, *, as_json: b
             report = found
 
 
-def _following(shell: Shell, read: Callable[[], Report], every: float) -> Iterator[Report | TransientError]:
+def _following(shell: CommandContext, read: Callable[[], Report], every: float) -> Iterator[Report | TransientError]:
     """A report every so often, for ever. Storage that gives no answer does not end it."""
     while True:
         shell.clock.sleep(every)
@@ -188,7 +188,7 @@ def _following(shell: Shell, read: Callable[[], Report], every: float) -> Iterat
             yield error
 
 
-def _print_news(shell: Shell, before: Report | None, report: Report, *, as_json: bool) -> None:
+def _print_news(shell: CommandContext, before: Report | None, report: Report, *, as_json: bool) -> None:
     if as_json:
         print_json(status_json(report))
         return
@@ -196,7 +196,7 @@ def _print_news(shell: Shell, before: Report | None, report: Report, *, as_json:
         shell.out.print(f"{time_text(shell.now)} {line}", soft_wrap=True)
 
 
-def _say(shell: Shell, line: str) -> None:
+def _say(shell: CommandContext, line: str) -> None:
     shell.err.print(f"{time_text(shell.now)} {line}")
 
 

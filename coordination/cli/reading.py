@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from azure_account.errors import NotFoundError, describe
-from coordination.cli.report import Seen, job_report, leader_report
+from coordination.cli.report import JobSnapshot, job_report, leader_report
 from coordination.leadership.lease_document import from_json
 from coordination.names import JOBS, LEADERS, job_of, names_of
 from coordination.processors.processor_table import ProcessorTable
@@ -34,7 +34,9 @@ def read_job(account: StorageAccount, container: str, job: str, death: float) ->
     if seen is None:
         raise _unknown(box, f"job {job}", JOBS, "Its jobs are")
     found = seen[0]
-    return job_report(job, f"{container}/{names.blob}", Seen(found.document, found.leased, found.changed, rows), death)
+    return job_report(
+        job, f"{container}/{names.blob}", JobSnapshot(found.document, found.leased, found.changed, rows), death
+    )
 
 
 def read_leader(account: StorageAccount, container: str, blob: str) -> LeaderReport:
@@ -46,7 +48,7 @@ def read_leader(account: StorageAccount, container: str, blob: str) -> LeaderRep
     return leader_report(f"{container}/{blob}", seen[0])
 
 
-def read_blob(container: BlobContainer, blob: str) -> tuple[Seen, str] | None:
+def read_blob(container: BlobContainer, blob: str) -> tuple[JobSnapshot, str] | None:
     """What a leased blob has, without rows, and its ETag; None if there is no blob."""
     try:
         found = container.get(blob)
@@ -56,7 +58,7 @@ def read_blob(container: BlobContainer, blob: str) -> tuple[Seen, str] | None:
     if age is None:
         return None
     document = from_json(found.data, f"{container.name}/{blob}")
-    return Seen(document, found.properties.leased, max(0.0, age)), found.properties.etag
+    return JobSnapshot(document, found.properties.leased, max(0.0, age)), found.properties.etag
 
 
 def _rows(table: ProcessorTable) -> tuple[ListedRow, ...] | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Seen:
+class JobSnapshot:
     """What was read. leased: whether the lease is held now. changed: seconds since the document was last written.
 
     rows: of the processor table; None if there is no table. All times are of the service's clock.
@@ -102,12 +102,12 @@ class JobReport:
         return tuple(each.processor for each in waits if each.age is not None)
 
 
-def leader_report(blob: str, seen: Seen) -> LeaderReport:
+def leader_report(blob: str, seen: JobSnapshot) -> LeaderReport:
     """The report of a leased blob."""
     return LeaderReport(blob, seen.document.holder, seen.document.epoch, seen.leased, seen.changed)
 
 
-def job_report(job: str, blob: str, seen: Seen, death: float) -> JobReport:
+def job_report(job: str, blob: str, seen: JobSnapshot, death: float) -> JobReport:
     """The report of a job. `CorruptError` for a damaged job model."""
     model, leader = from_content(seen.document.content), leader_report(blob, seen)
     latest: dict[str, ListedRow] = {}

@@ -26,7 +26,7 @@ class Elected:
     term: Term
 
 
-class Ending(Enum):
+class TermEnd(Enum):
     """Why a term is over.
 
     LATE: it was not renewed in time. TAKEN: another process has the lease, or it was broken or deleted. REFUSED:
@@ -45,7 +45,7 @@ class Deposed:
 
     term: Term
     reason: str
-    ending: Ending
+    ending: TermEnd
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ class Election:
             return None
         term, self.term = self.term, None
         self.lease.release(term)
-        return Deposed(term, "it resigned", Ending.RESIGNED)
+        return Deposed(term, "it resigned", TermEnd.RESIGNED)
 
     def expire(self) -> Deposed | None:
         """End the term if its deadline has passed. Makes no request."""
         if self.term is None or self.leads():
             return None
-        return self._end(self.term, "the lease was not renewed in time", Ending.LATE)
+        return self._end(self.term, "the lease was not renewed in time", TermEnd.LATE)
 
     def _acquire(self) -> Change:
         timing = self.lease.timing
@@ -136,8 +136,8 @@ class Election:
             case Unknown(reason):
                 return Waiting(reason)
             case Lost(reason):
-                return self._end(term, reason, Ending.TAKEN)
+                return self._end(term, reason, TermEnd.TAKEN)
 
-    def _end(self, term: Term, reason: str, ending: Ending) -> Deposed:
+    def _end(self, term: Term, reason: str, ending: TermEnd) -> Deposed:
         self.term, self.wait = None, 0.0
         return Deposed(term, reason, ending)

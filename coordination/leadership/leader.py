@@ -14,7 +14,7 @@ from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConflictError, FencedError, describe
 from azure_account.names import check_blob
 from coordination.connect import brief_account
-from coordination.leadership.election import Deposed, Elected, Election, Ending
+from coordination.leadership.election import Deposed, Elected, Election, TermEnd
 from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
 from coordination.timing import LeaseTiming
@@ -134,7 +134,7 @@ class LeaderElector:
             with self._changed:
                 if not self._stopping:
                     self._changed.wait(self._election.wait)
-        self._depose("it resigned", Ending.RESIGNED)
+        self._depose("it resigned", TermEnd.RESIGNED)
         self._release()
 
     def _watch(self) -> None:
@@ -148,8 +148,8 @@ class LeaderElector:
                 elif lease.holds(term):
                     self._changed.wait(term.deadline - lease.clock.monotonic())
                 else:
-                    self._depose("the lease was not renewed in time", Ending.LATE)
-            self._depose("it resigned", Ending.RESIGNED)
+                    self._depose("the lease was not renewed in time", TermEnd.LATE)
+            self._depose("it resigned", TermEnd.RESIGNED)
 
     def _apply(self, change: Change) -> None:
         """Call the listener. A renewal that was answered after the deadline does not bring a term back."""
@@ -165,7 +165,7 @@ class LeaderElector:
                 self._release()
             self._changed.notify_all()
 
-    def _depose(self, reason: str, ending: Ending) -> None:
+    def _depose(self, reason: str, ending: TermEnd) -> None:
         with self._changed:
             if self._leading is None:
                 return
@@ -188,7 +188,7 @@ class LeaderElector:
             self._changed.notify_all()
             logger.error("the election for %s ends: %r", self._election.lease.target, error)
             refused = self._election.term is None  # else the listener raised it
-            _attempt(lambda: self._depose(_text(error), Ending.REFUSED if refused else Ending.RESIGNED))
+            _attempt(lambda: self._depose(_text(error), TermEnd.REFUSED if refused else TermEnd.RESIGNED))
             self._release()
             if first:
                 _attempt(lambda: self._listener.on_failure(_as_exception(error)))

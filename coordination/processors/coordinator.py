@@ -20,7 +20,7 @@ from coordination.leadership.election import Deposed, Elected, Election
 from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
 from coordination.names import check_processor, check_tasks, names_of, tasks_digest
-from coordination.processors.coordinator_state import Stated
+from coordination.processors.coordinator_state import ProcessorDeclaration
 from coordination.processors.participant import Participant, RunnerError
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming
@@ -108,7 +108,9 @@ class JobCoordinator:
         fixed = () if callable(tasks) else check_tasks(tasks)
         wanted = tasks if callable(tasks) else lambda: fixed
         self._metrics = ProcessorMetrics(job, processor)
-        stated = Stated(tasks=tasks_digest(fixed) if fixed else "", name=processor if self._timing.restart else "")
+        stated = ProcessorDeclaration(
+            tasks=tasks_digest(fixed) if fixed else "", name=processor if self._timing.restart else ""
+        )
         self._participant = Participant(
             self._election,
             self._table,

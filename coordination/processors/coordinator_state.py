@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from typing_extensions import assert_never
 
 from coordination.processors.job_model import BarrierState, Members, PublishedModel, next_model
-from coordination.processors.liveness import Liveness, observe
+from coordination.processors.liveness import FailureDetector, observe
 from coordination.timing import OLDER_DEATH
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _GATHERING_POLLS = 2
 
 
 @dataclass(frozen=True)
-class Stated:
+class ProcessorDeclaration:
     """What a processor states of itself in its row. An older release writes none of it.
 
     death: seconds after which it is dead to others. tasks: a digest of its list of tasks, empty if that is a function.
@@ -49,20 +49,20 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class Row:
+class ProcessorRow:
     """A row of the processor table. version: of the model that the processor has confirmed; None for `UNASSIGNED`."""
 
     processor: str
     version: int | None
     counter: int
-    stated: Stated = field(default_factory=Stated)
+    stated: ProcessorDeclaration = field(default_factory=ProcessorDeclaration)
 
 
 @dataclass(frozen=True)
 class ListedRow:
     """A row, whether its processor led the job at that heartbeat, and its age (s) by the service's clock."""
 
-    row: Row
+    row: ProcessorRow
     leads: bool
     age: float
 
@@ -78,7 +78,7 @@ class Observation:
 
     epoch: int
     published: PublishedModel | None
-    rows: tuple[Row, ...]
+    rows: tuple[ProcessorRow, ...]
     begun: float
     overdue: bool
     leads: bool
@@ -86,7 +86,7 @@ class Observation:
     expired: int | None = None
 
     @cached_property
-    def newest(self) -> Mapping[str, Row]:
+    def newest(self) -> Mapping[str, ProcessorRow]:
         """The last row of each processor: one that was written late may be left under another version."""
         return {row.processor: row for row in sorted(self.rows, key=lambda row: row.counter)}
 
@@ -127,7 +127,7 @@ class Publish:
 class Forget:
     """Delete these rows: of processors that are dead, or of versions that are past. dead: of how many processors."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ProcessorRow, ...]
     dead: int
 
 
@@ -157,7 +157,7 @@ class ProcessorState:
     """
 
     processor: str
-    liveness: Liveness = field(default_factory=Liveness)
+    liveness: FailureDetector = field(default_factory=FailureDetector)
     running: Mapping[str, int] = field(default_factory=dict)
     confirmed: int | None = None
     alive: frozenset[str] = frozenset()
@@ -176,7 +176,7 @@ def step(
         return state, (*stop, JoinAnew())
     actions = _work(state, seen.published)
     if not seen.leads:  # who reads no rows must not take what it has seen as a leader for what there is later
-        return replace(state, liveness=Liveness(), alive=frozenset(), watched=None), actions
+        return replace(state, liveness=FailureDetector(), alive=frozenset(), watched=None), actions
     counters = {processor: row.counter for processor, row in seen.newest.items()}
     liveness = observe(state.liveness, counters, now, timing.heartbeat)
     # A processor that was silent until `begun` may have counted up while this one was suspended amid its reading.
@@ -190,7 +190,7 @@ def step(
     return state, (*actions, *_lead(state, seen, now, timing))
 
 
-def deaths(rows: Mapping[str, Row], timing: CoordinatorTiming) -> dict[str, float]:
+def deaths(rows: Mapping[str, ProcessorRow], timing: CoordinatorTiming) -> dict[str, float]:
     """After how many seconds each processor is dead.
 
     It is what the processor states, since it stops its tasks before that; not more than the barrier may last, since
@@ -199,7 +199,7 @@ def deaths(rows: Mapping[str, Row], timing: CoordinatorTiming) -> dict[str, floa
     return {processor: _death(row.stated, timing) for processor, row in rows.items()}
 
 
-def _death(stated: Stated, timing: CoordinatorTiming) -> float:
+def _death(stated: ProcessorDeclaration, timing: CoordinatorTiming) -> float:
     if stated.away is not None:
         return stated.away
     least = max(timing.death, OLDER_DEATH) if stated.death is None else max(timing.death, stated.death)
@@ -280,7 +280,9 @@ def _lead(
     return (Publish(next_model(published, seen.tasks, members, seen.epoch)),) if members.present else ()
 
 
-def waiting_for(published: PublishedModel, rows: Mapping[str, Row], processors: frozenset[str]) -> frozenset[str]:
+def waiting_for(
+    published: PublishedModel, rows: Mapping[str, ProcessorRow], processors: frozenset[str]
+) -> frozenset[str]:
     """Those of the processors that have not confirmed the model."""
     version = published.current.version
     return frozenset(each for each in processors if each not in rows or rows[each].version != version)

@@ -17,7 +17,7 @@ SETTLED_CHANGES = 2
 
 
 @dataclass(frozen=True)
-class Watched:
+class CounterObservation:
     """The last counter of a processor, when (monotonic seconds) it was first seen, and how often it has changed."""
 
     counter: int
@@ -26,10 +26,10 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Liveness:
+class FailureDetector:
     """What an observer has seen of each processor."""
 
-    seen: Mapping[str, Watched] = field(default_factory=dict)
+    seen: Mapping[str, CounterObservation] = field(default_factory=dict)
 
     def alive(self, now: float, death: Mapping[str, float]) -> frozenset[str]:
         """The processors whose counter has changed within the time after which each of them is dead (s)."""
@@ -47,20 +47,22 @@ class Liveness:
         return min((seconds for seconds in due if seconds > 0), default=None)
 
 
-def observe(liveness: Liveness, counters: Mapping[str, int], now: float, heartbeat: float = 0.0) -> Liveness:
+def observe(
+    liveness: FailureDetector, counters: Mapping[str, int], now: float, heartbeat: float = 0.0
+) -> FailureDetector:
     """The liveness after reading the counters of all processors. Those that are gone are forgotten.
 
     A change less than half a `heartbeat` after the one before does not count as another one: a processor counts up
     when it confirms a version, too.
     """
-    return Liveness(
+    return FailureDetector(
         {processor: _watched(liveness.seen.get(processor), at, now, heartbeat) for processor, at in counters.items()}
     )
 
 
-def _watched(before: Watched | None, counter: int, now: float, heartbeat: float) -> Watched:
+def _watched(before: CounterObservation | None, counter: int, now: float, heartbeat: float) -> CounterObservation:
     if before is None:
-        return Watched(counter, now)
+        return CounterObservation(counter, now)
     if before.counter == counter:
         return before
     counts = now - before.since >= heartbeat / 2

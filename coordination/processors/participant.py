@@ -23,10 +23,10 @@ from coordination.processors.coordinator_state import (
     Forget,
     JoinAnew,
     Observation,
+    ProcessorDeclaration,
+    ProcessorRow,
     ProcessorState,
     Publish,
-    Row,
-    Stated,
     StopTasks,
     after,
     deaths,
@@ -65,8 +65,8 @@ class TaskRunner(Protocol):
 class Participant:
     """One processor. A thread calls `poll` again and again, others `beat`, `expire` and `elect`.
 
-    While it leads, the renewals of its lease are its heartbeats. It has its row say so first (`Stated.leads`): the next
-    leader then takes it for dead as soon as the lease has expired.
+    While it leads, the renewals of its lease are its heartbeats. It has its row say so first
+    (`ProcessorDeclaration.leads`): the next leader then takes it for dead as soon as the lease has expired.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, and settings
@@ -78,12 +78,12 @@ class Participant:
         timing: CoordinatorTiming,
         *,
         new_id: Callable[[], str],
-        stated: Stated | None = None,
+        stated: ProcessorDeclaration | None = None,
         metrics: ProcessorMetrics | None = None,
     ) -> None:
         self._election, self._table, self._runner, self._tasks = election, table, runner, tasks
         self._timing, self._new_id, self._clock = timing, new_id, election.lease.clock
-        self._stated = replace(stated or Stated(), death=timing.death)
+        self._stated = replace(stated or ProcessorDeclaration(), death=timing.death)
         self.state = ProcessorState(new_id())
         self._metrics = metrics or ProcessorMetrics("", "")
         self._counter = 0
@@ -252,7 +252,7 @@ class Participant:
         self._written = read if term is not None and found[0].lease_id == term.lease_id else None
         return read
 
-    def _rows(self) -> tuple[Row, ...]:
+    def _rows(self) -> tuple[ProcessorRow, ...]:
         """All rows. What they say about the other processors is noted."""
         rows = self._table.rows()
         self._older = any(row.stated.death is None for row in rows if row.processor != self.state.processor)
@@ -370,7 +370,7 @@ class Participant:
         with self._writing:
             before = self._row()
             self._counter += 1
-            if not self._put(Row(self.state.processor, version, self._counter, self._says())):
+            if not self._put(ProcessorRow(self.state.processor, version, self._counter, self._says())):
                 return False
             with self._acting:
                 self.state = after(self.state, Confirm(version))
@@ -412,7 +412,7 @@ class Participant:
                 self._led = leads  # before the row says so
             self._counter += 1
             stated = replace(self._stated, leads=leads)
-            if not self._put(Row(self.state.processor, self.state.confirmed, self._counter, stated)):
+            if not self._put(ProcessorRow(self.state.processor, self.state.confirmed, self._counter, stated)):
                 return
             if self.overdue:  # the answer has come too late
                 self._expired = True
@@ -441,7 +441,7 @@ class Participant:
         self._stands_from = self._clock.monotonic() + 2 * self._timing.death
         return self._election.resign()
 
-    def _put(self, row: Row) -> bool:
+    def _put(self, row: ProcessorRow) -> bool:
         """Whether storage has confirmed the row."""
         try:
             done = isinstance(self._table.put(row, leads=self._election.leads()), Done)
@@ -451,8 +451,8 @@ class Participant:
         self._metrics.count("heartbeatsSent" if done else "heartbeatsFailed")
         return done
 
-    def _says(self) -> Stated:
+    def _says(self) -> ProcessorDeclaration:
         return replace(self._stated, leads=self._led)
 
-    def _row(self) -> Row:
-        return Row(self.state.processor, self.state.confirmed, self._counter, self._says())
+    def _row(self) -> ProcessorRow:
+        return ProcessorRow(self.state.processor, self.state.confirmed, self._counter, self._says())

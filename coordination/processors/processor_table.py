@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from azure_account.account import Entity
-from coordination.processors.coordinator_state import ListedRow, Row, Stated
+from coordination.processors.coordinator_state import ListedRow, ProcessorDeclaration, ProcessorRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,16 +36,16 @@ class ProcessorTable:
         """Create the table if it is absent."""
         self._table.create()
 
-    def put(self, row: Row, *, leads: bool) -> Outcome:
+    def put(self, row: ProcessorRow, *, leads: bool) -> Outcome:
         """Insert or replace a processor's row: its heartbeat."""
         properties = {"liveness": row.counter, "isLeader": leads, **_to_properties(row.stated)}
         return self._table.replace(Entity(_partition(row.version), row.processor, properties))
 
-    def delete(self, row: Row) -> Outcome:
+    def delete(self, row: ProcessorRow) -> Outcome:
         """Delete a row."""
         return self._table.delete(_partition(row.version), row.processor)
 
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[ProcessorRow, ...]:
         """All rows. Each one that is damaged is reported in the log, once.
 
         One without a counter keeps its place, since its processor may be alive: its next heartbeat replaces it. One
@@ -53,10 +53,10 @@ class ProcessorTable:
         """
         return tuple(row for entity in self._table.query() if (row := self._row(entity)) is not None)
 
-    def _row(self, entity: Entity) -> Row | None:
+    def _row(self, entity: Entity) -> ProcessorRow | None:
         version, counter = _version(entity.partition_key), entity.properties.get("liveness")
         if isinstance(counter, int) and not isinstance(counter, bool) and version != _NO_VERSION:
-            return Row(entity.row_key, version, counter, _stated(entity.properties))
+            return ProcessorRow(entity.row_key, version, counter, _stated(entity.properties))
         key = (entity.partition_key, entity.row_key)
         if key not in self._reported:
             self._reported.add(key)
@@ -66,7 +66,7 @@ class ProcessorTable:
                 self._table.name,
                 counter,
             )
-        return None if version == _NO_VERSION else Row(entity.row_key, version, -1)
+        return None if version == _NO_VERSION else ProcessorRow(entity.row_key, version, -1)
 
     def listed(self) -> tuple[ListedRow, ...]:
         """All rows with what only an observer needs."""
@@ -77,17 +77,17 @@ class ProcessorTable:
         )
 
 
-def _to_properties(stated: Stated) -> dict[str, str | float]:
+def _to_properties(stated: ProcessorDeclaration) -> dict[str, str | float]:
     """What is not stated is not stored. An older release ignores all of it."""
     epoch = None if stated.leads is None else str(stated.leads)  # an epoch may be more than 32 bits
     named = {"death": stated.death, "away": stated.away, "leads": epoch, "name": stated.name, "tasks": stated.tasks}
     return {key: value for key, value in named.items() if value is not None and value != ""}
 
 
-def _stated(properties: Mapping[str, str | float | bool]) -> Stated:
+def _stated(properties: Mapping[str, str | float | bool]) -> ProcessorDeclaration:
     """What a row states. A value that cannot be is taken for none."""
     epoch = properties.get("leads")
-    return Stated(
+    return ProcessorDeclaration(
         _seconds(properties.get("death")),
         _text(properties.get("tasks")),
         _text(properties.get("name")),

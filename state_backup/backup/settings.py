@@ -12,11 +12,11 @@ from state_backup.backup.keeping import checked_keep
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from state_backup.local.scan import ReadFiles
+    from state_backup.local.scan import ChecksumCache
 
 
 @dataclass(frozen=True)
-class Owner:
+class TaskIdentity:
     """Whose state it is: goes into each snapshot index, as Samza has it."""
 
     job_name: str
@@ -56,7 +56,7 @@ class WriterSettings:
 
 
 @dataclass(frozen=True)
-class PriorWork:
+class WriterHandover:
     """What the writer before has left on this host, so that this one does not do it again.
 
     settled: its newest checkpoint, if that writer was `settled` then. Needed only where this identity may not list
@@ -65,4 +65,4 @@ class PriorWork:
     """
 
     settled: str = ""
-    read_files: Mapping[str, ReadFiles] = field(default_factory=dict)
+    read_files: Mapping[str, ChecksumCache] = field(default_factory=dict)

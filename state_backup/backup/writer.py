@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.documents.form import readable
 from azure_account.errors import AzureBlobError, ConfigurationError, describe
-from azure_account.report import Report
+from azure_account.report import ProgressCallbacks
 from azure_account.undelete import undelete
 from state_backup.backup.arguments import checked_ids, checked_offsets, checked_stores, may_be_empty
 from state_backup.backup.keeping import LEAST_KEPT, kept
-from state_backup.backup.settings import PriorWork, WriterSettings
+from state_backup.backup.settings import WriterHandover, WriterSettings
 from state_backup.backup.upload import FileUploader
 from state_backup.index.checkpoint_id import next_id
 from state_backup.index.dir_diff import next_index, stored_content, to_upload
 from state_backup.index.packs import without_worn
 from state_backup.index.snapshot_index import DirIndex, SnapshotIndex, SnapshotMetadata, from_json, to_json
-from state_backup.local.scan import ReadFiles, scan
+from state_backup.local.scan import ChecksumCache, scan
 from state_backup.metrics import StateMetrics
 from state_backup.record.clean_up import CleanUp
 from state_backup.record.location import open_location
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from azure_account.documents.owner import DocumentOwner
     from azure_account.location import Location
     from state_backup.backup.arguments import MayBeEmpty
-    from state_backup.backup.settings import Owner
+    from state_backup.backup.settings import TaskIdentity
     from state_backup.index.checkpoint_id import CheckpointId
     from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile
 
@@ -68,7 +68,7 @@ class BackedUpStore:
 
 
 @dataclass
-class _New:
+class _AttemptUploads:
     """What an attempt has uploaded: the snapshot index of each store, with its blob, and the names of all blobs.
 
     base: the checkpoint that it was compared with. content: of the files, with their blobs.
@@ -88,10 +88,10 @@ class _New:
 
 def open_state(
     where: Location,
-    owner: Owner,
+    owner: TaskIdentity,
     settings: WriterSettings = WriterSettings(),
     *,
-    prior: PriorWork = PriorWork(),
+    prior: WriterHandover = WriterHandover(),
     clock: Clock = SYSTEM_CLOCK,
     new_id: Callable[[], str] = new_uuid,
 ) -> StateWriter:
@@ -124,9 +124,9 @@ class StateWriter:
     def __init__(
         self,
         storage: StateStorage,
-        owner: Owner,
+        owner: TaskIdentity,
         record: DocumentOwner[CheckpointRecord],
-        prior: PriorWork,
+        prior: WriterHandover,
     ) -> None:
         self._storage, self._owner = storage, owner
         self._record = record
@@ -172,7 +172,7 @@ class StateWriter:
         return not self._left.with_ttl
 
     @property
-    def read_files(self) -> Mapping[str, ReadFiles]:
+    def read_files(self) -> Mapping[str, ChecksumCache]:
         """The files that the last backup has read or knew, by store; empty unless it had `trust_times`."""
         return self._read_files
 
@@ -180,7 +180,7 @@ class StateWriter:
         self,
         stores: Mapping[str, Path | str | MayBeEmpty],
         offsets: Mapping[str, str] | None = None,
-        report: Report = Report(),
+        report: ProgressCallbacks = ProgressCallbacks(),
         *,
         trust_times: bool = False,
         keep: Collection[str] = (),
@@ -203,7 +203,7 @@ class StateWriter:
         id_, state = self._next_id(), self._storage.state
         directories = checked_stores(stores, state)
         offsets = checked_offsets({} if offsets is None else offsets, state)
-        run = _Run(report, trust_times, checked_ids(keep, state), may_be_empty(stores))
+        run = _BackupOptions(report, trust_times, checked_ids(keep, state), may_be_empty(stores))
         self._check_readable(directories, id_, offsets)
         if not trust_times:
             self._read_files.clear()
@@ -224,7 +224,7 @@ class StateWriter:
                 new = self._upload(directories, id_, replace(run, uploaded=self._still_stored(new)))
         raise self._storage.records.too_many_changes()
 
-    def _still_stored(self, new: _New) -> dict[Content, Blobs]:
+    def _still_stored(self, new: _AttemptUploads) -> dict[Content, Blobs]:
         """What an attempt has uploaded that the next one can use."""
         if new.base != self.newest:
             return {}
@@ -252,9 +252,9 @@ class StateWriter:
         metadata = SnapshotMetadata(str(store.id), owner.job_name, owner.job_id, owner.task_name, store.name)
         return SnapshotIndex(self._storage.clock.now_ns() // 1_000_000, metadata, root, previous)
 
-    def _upload(self, stores: Mapping[str, Path], id_: CheckpointId, run: _Run) -> _New:
+    def _upload(self, stores: Mapping[str, Path], id_: CheckpointId, run: _BackupOptions) -> _AttemptUploads:
         """Upload what is new, and the indexes. A store that has not changed keeps the index that it has."""
-        new = _New(self.newest, run.keep, content=dict(run.uploaded))
+        new = _AttemptUploads(self.newest, run.keep, content=dict(run.uploaded))
         new.blobs.update(blob.blob_id for blobs in run.uploaded.values() for blob in blobs)
 
         def new_name() -> str:
@@ -270,7 +270,12 @@ class StateWriter:
         return new
 
     def _upload_stores(
-        self, stores: Mapping[str, Path], id_: CheckpointId, uploader: FileUploader, run: _Run, new: _New
+        self,
+        stores: Mapping[str, Path],
+        id_: CheckpointId,
+        uploader: FileUploader,
+        run: _BackupOptions,
+        new: _AttemptUploads,
     ) -> None:
         before = {} if new.base is None else new.base.indexes
         with uploader:
@@ -285,7 +290,7 @@ class StateWriter:
                 else:
                     new.indexes[store] = found, self._indexes[found]
 
-    def _name(self, new: _New, of: Callable[[str], str]) -> str:
+    def _name(self, new: _AttemptUploads, of: Callable[[str], str]) -> str:
         """A name that no blob has had, for a blob of this attempt."""
         name = of(self._storage.new_id())
         self._unused.add(name)
@@ -293,13 +298,13 @@ class StateWriter:
         return name
 
     def _upload_store(
-        self, store: _Store, previous: str | None, uploader: FileUploader, run: _Run, new: _New
+        self, store: _Store, previous: str | None, uploader: FileUploader, run: _BackupOptions, new: _AttemptUploads
     ) -> tuple[SnapshotIndex | str, BackedUpStore]:
         """Upload the files that are new. The next index of the store, or the blob of the index that it has."""
         before = None if previous is None else self._indexes.get(previous)
         root_before = None if before is None else before.root
         with self._metrics.measured("dirDiffSeconds", store=store.name):
-            known = self._read_files.setdefault(store.name, ReadFiles()) if run.trust_times else None
+            known = self._read_files.setdefault(store.name, ChecksumCache()) if run.trust_times else None
             local = scan(store.directory, self._storage.threads, known)
             if store.name not in run.may_be_empty:
                 self._check_not_emptied(store, local)
@@ -331,13 +336,13 @@ class StateWriter:
             step += ", or --may-be-empty."
             raise ConfigurationError(describe("back up directory", str(store.directory), cause, step))
 
-    def _count_commit(self, new: _New) -> None:
+    def _count_commit(self, new: _AttemptUploads) -> None:
         self._metrics.count("checkpointsCommitted")
         for store, done in new.stores.items():
             self._metrics.count("filesRetained", done.retained_files, store=store)
             self._metrics.count("bytesRetained", done.retained_bytes, store=store)
 
-    def _commit(self, new: _New, checkpoint: Checkpoint) -> bool:
+    def _commit(self, new: _AttemptUploads, checkpoint: Checkpoint) -> bool:
         """Change the record. False if it was changed meanwhile."""
         record = self._record.document
         older = [each for each in record.checkpoints if set(each.indexes.values()) <= set(self._indexes)]
@@ -377,7 +382,7 @@ class StateWriter:
         except AzureBlobError as error:
             logger.warning("the clean-up of %s goes on with the next backup: %s", self._storage.state, error)
 
-    def _find_committed(self, new: _New, checkpoint: Checkpoint) -> bool:
+    def _find_committed(self, new: _AttemptUploads, checkpoint: Checkpoint) -> bool:
         """Read the record that was changed meanwhile. True if it has the checkpoint: the commit's answer was lost."""
         self._record.refresh()
         known = {**self._indexes, **dict(new.indexes.values())}
@@ -446,10 +451,10 @@ class _Store:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _BackupOptions:
     """How a backup is made, and whom it reports to."""
 
-    report: Report
+    report: ProgressCallbacks
     trust_times: bool
     keep: frozenset[str]
     may_be_empty: frozenset[str]

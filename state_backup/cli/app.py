@@ -18,8 +18,8 @@ import typer
 from azure_account.cli.commands import (
     ERROR,
     CommonOptions,
-    ConfirmedOptions,
-    PlannedOptions,
+    ConfirmationOptions,
+    DryRunOptions,
     age_of,
     confirmed,
     end_unconfirmed,
@@ -34,7 +34,7 @@ from azure_account.cli.texts import plural
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from state_backup.backup.arguments import MayBeEmpty, checked_offsets, checked_stores
 from state_backup.backup.keeping import set_keep
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.cli import as_json as document
 from state_backup.cli import as_text as text
@@ -49,7 +49,7 @@ from state_backup.sweeping.sweep import plan_sweep, sweep
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from azure_account.cli.shell import Shell
+    from azure_account.cli.shell import CommandContext
     from azure_account.location import Location
 
 app = new_app()
@@ -101,9 +101,9 @@ class BackupOptions:
         return WriterSettings(self.keep, self.epoch)
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> TaskIdentity:
         """Of the state."""
-        return Owner(self.job, self.job_id, self.task)
+        return TaskIdentity(self.job, self.job_id, self.task)
 
 
 @app.command(name="backup")
@@ -164,7 +164,7 @@ def restore_command(
     ctx: typer.Context,
     where: State,
     stores: Stores,
-    common: ConfirmedOptions,
+    common: ConfirmationOptions,
     *,
     checkpoint: Checkpoint = None,
 ) -> None:
@@ -256,7 +256,7 @@ def verify_command(
 def sweep_command(
     ctx: typer.Context,
     where: State,
-    change: PlannedOptions,
+    change: DryRunOptions,
     *,
     min_age: Annotated[
         str, typer.Option(metavar="AGE", help="Least age of what is deleted: a backup at work need not repeat uploads.")
@@ -312,7 +312,7 @@ def lifecycle_policy_command(
     )
 
 
-def _place(shell: Shell, where: str, common: CommonOptions) -> Location:
+def _place(shell: CommandContext, where: str, common: CommonOptions) -> Location:
     """A state or a folder of states; without a path if only a container is named."""
     place = location_of(shell, where, common.option)
     if place.path:
@@ -320,7 +320,7 @@ def _place(shell: Shell, where: str, common: CommonOptions) -> Location:
     return place
 
 
-def _state(shell: Shell, where: str, common: CommonOptions) -> Location:
+def _state(shell: CommandContext, where: str, common: CommonOptions) -> Location:
     place = location_of(shell, where, common.option)
     open_location(place)
     return place
@@ -355,7 +355,7 @@ def _has_content(directory: Path) -> bool:
     return directory.is_dir() and any(directory.iterdir())
 
 
-def _print(shell: Shell, lines: Sequence[str]) -> None:
+def _print(shell: CommandContext, lines: Sequence[str]) -> None:
     for line in lines:
         shell.out.print(line, soft_wrap=True)
 
@@ -363,7 +363,7 @@ def _print(shell: Shell, lines: Sequence[str]) -> None:
 class _ToConsole(logging.Handler):
     """Prints warnings as the command line prints everything."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: CommandContext) -> None:
         super().__init__(logging.WARNING)
         self._shell = shell
 
@@ -373,7 +373,7 @@ class _ToConsole(logging.Handler):
 
 
 @contextmanager
-def _warnings(shell: Shell) -> Iterator[None]:
+def _warnings(shell: CommandContext) -> Iterator[None]:
     """Print the warnings of the block on standard error."""
     handler, loggers = _ToConsole(shell), [logging.getLogger(name) for name in ("state_backup", "azure_account")]
     for logger in loggers:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from state_backup.backup.writer import BackedUpStore
     from state_backup.cli.reading import CheckpointSize, FoundState
     from state_backup.record.record import Checkpoint, CheckpointRecord
-    from state_backup.restoring.restore import Restored
-    from state_backup.restoring.verifying import Verified
+    from state_backup.restoring.restore import RestoreResult
+    from state_backup.restoring.verifying import VerificationResult
     from state_backup.sweeping.sweep import SweepPlan
 
 
@@ -64,7 +64,7 @@ def backup_json(state: str, checkpoint: Checkpoint, stores: Mapping[str, BackedU
     return {"state": state, **checkpoint_json(checkpoint), "transferred": done}
 
 
-def restore_json(state: str, restored: Restored | None) -> dict[str, object]:
+def restore_json(state: str, restored: RestoreResult | None) -> dict[str, object]:
     """The document of `restore`. Without a checkpoint nothing was done."""
     if restored is None:
         return {"state": state, "checkpoint": None}
@@ -80,7 +80,7 @@ def restore_json(state: str, restored: Restored | None) -> dict[str, object]:
     }
 
 
-def verify_json(state: str, verified: Sequence[Verified], *, deep: bool) -> dict[str, object]:
+def verify_json(state: str, verified: Sequence[VerificationResult], *, deep: bool) -> dict[str, object]:
     """The document of `verify`, newest checkpoint first."""
     return {
         "state": state,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from state_backup.cli.reading import CheckpointSize, FoundState
     from state_backup.index.checkpoint_id import CheckpointId
     from state_backup.record.record import Checkpoint, CheckpointRecord
-    from state_backup.restoring.restore import Restored
-    from state_backup.restoring.verifying import Verified
+    from state_backup.restoring.restore import RestoreResult
+    from state_backup.restoring.verifying import VerificationResult
     from state_backup.sweeping.sweep import SweepPlan
 
 _LATEST = 253_402_300_799_000
@@ -78,7 +78,7 @@ def backup_lines(checkpoint: Checkpoint, stores: Mapping[str, BackedUpStore]) ->
     return [*lines, f"Committed checkpoint {checkpoint.id} ({moment_text(checkpoint.id)} UTC)."]
 
 
-def restore_lines(restored: Restored) -> list[str]:
+def restore_lines(restored: RestoreResult) -> list[str]:
     """What `restore` has done."""
     checkpoint = restored.checkpoint
     offsets = ", ".join(f"{key}={value}" for key, value in sorted(checkpoint.offsets.items()))
@@ -97,7 +97,7 @@ def restore_lines(restored: Restored) -> list[str]:
     ]
 
 
-def verify_lines(state: str, verified: Sequence[Verified], *, deep: bool) -> list[str]:
+def verify_lines(state: str, verified: Sequence[VerificationResult], *, deep: bool) -> list[str]:
     """What `verify` has found: faults by checkpoint, then which are whole."""
     lines = []
     for each in verified:

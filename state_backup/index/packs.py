@@ -72,7 +72,7 @@ def without_worn(needed: Iterable[Content], stored: Mapping[Content, Blobs]) -> 
 
 
 @dataclass(frozen=True)
-class Run(Generic[K]):
+class PackRange(Generic[K]):
     """A part of a pack that is downloaded by one request: `length` bytes from `start` on, and the files in it."""
 
     pack: str
@@ -88,7 +88,7 @@ class Run(Generic[K]):
             yield key, file, view[begin : begin + file.metadata.size]
 
 
-def runs(files: Mapping[K, FileIndex]) -> tuple[dict[K, FileIndex], list[Run[K]]]:
+def runs(files: Mapping[K, FileIndex]) -> tuple[dict[K, FileIndex], list[PackRange[K]]]:
     """The files that are downloaded each by itself, and the runs of the others."""
     alone: dict[K, FileIndex] = {}
     packs: dict[str, list[tuple[K, FileIndex]]] = {}
@@ -100,7 +100,7 @@ def runs(files: Mapping[K, FileIndex]) -> tuple[dict[K, FileIndex], list[Run[K]]
     return alone, [run for pack, there in packs.items() for run in _runs(pack, there)]
 
 
-def _runs(pack: str, there: list[tuple[K, FileIndex]]) -> Iterator[Run[K]]:
+def _runs(pack: str, there: list[tuple[K, FileIndex]]) -> Iterator[PackRange[K]]:
     there.sort(key=lambda each: each[1].blobs[0].pack_offset)
     files: list[tuple[K, FileIndex]] = []
     start = end = 0
@@ -108,10 +108,10 @@ def _runs(pack: str, there: list[tuple[K, FileIndex]]) -> Iterator[Run[K]]:
         begin = file.blobs[0].pack_offset
         stop = begin + file.metadata.size
         if files and (begin - end > _WIDEST_GAP or stop - start > PACK_BYTES):
-            yield Run(pack, start, end - start, tuple(files))
+            yield PackRange(pack, start, end - start, tuple(files))
             files = []
         if not files:
             start = end = begin
         files.append((key, file))
         end = max(end, stop)
-    yield Run(pack, start, end - start, tuple(files))
+    yield PackRange(pack, start, end - start, tuple(files))

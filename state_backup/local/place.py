@@ -164,8 +164,9 @@ def apply_permissions(root: Path, index: DirIndex) -> None:
 def set_time(file: int | Path, metadata: FileMetadata) -> None:
     """Give a file, or the one of a descriptor, the modification time of the index, which is in milliseconds.
 
-    The digits below are those of the moment. `ReadFiles` knows files by inode, size and time: a new file must not have
-    all of these from an earlier one, whose inode it may have got. A time that the system does not have is left out.
+    The digits below are those of the moment. `ChecksumCache` knows files by inode, size and time: a new file must not
+    have all of these from an earlier one, whose inode it may have got. A time that the system does not have is left
+    out.
     """
     time_ns = metadata.last_modified_time_millis * 1_000_000
     if time_ns <= _LATEST_NS:

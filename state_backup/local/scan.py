@@ -84,7 +84,7 @@ class ExpectedChecksum:
         return self._crc32 == self.crc32 if self._blake3 is None else self._blake3.hexdigest() == self.blake3
 
 
-class ReadFiles:
+class ChecksumCache:
     """Checksums of the files of the last scan: in the next, one of the same inode, size and time is not read.
 
     Only for files that no program changes in place, or gives another time, such as those of a RocksDB checkpoint.
@@ -116,7 +116,7 @@ class ReadFiles:
         return [[*key, *found] for key, found in sorted(self._before.items())]
 
     @classmethod
-    def from_json(cls, fields: Iterable[Sequence[Any]]) -> ReadFiles:
+    def from_json(cls, fields: Iterable[Sequence[Any]]) -> ChecksumCache:
         """The inverse. `TypeError` or `ValueError` for anything else."""
         known = cls()
         for device, inode, size, modified, crc32, blake3 in fields:
@@ -128,7 +128,7 @@ class ReadFiles:
         return file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns
 
 
-def scan(directory: Path, threads: int = _THREADS, known: ReadFiles | None = None) -> LocalDir:
+def scan(directory: Path, threads: int = _THREADS, known: ChecksumCache | None = None) -> LocalDir:
     """The directory as it is. threads: how many files are read at once. known: files that are not read again.
 
     `NotFoundError` if there is none; `ConfigurationError` for what cannot be backed up; `ConflictError` for a file that
@@ -203,7 +203,7 @@ def _entries(root: Path, at: str) -> list[os.DirEntry[str]]:
         raise ConfigurationError(_failed(root, f"{at or 'it'} cannot be read ({error})", "Change that.")) from error
 
 
-def _read(root: Path, path: str, known: ReadFiles | None) -> LocalFile:
+def _read(root: Path, path: str, known: ChecksumCache | None) -> LocalFile:
     try:
         descriptor = open_file(root / path)
     except FileNotFoundError as error:

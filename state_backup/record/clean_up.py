@@ -18,7 +18,7 @@ from azure_account.parallel import act_on_each
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from azure_account.parallel import Acted
+    from azure_account.parallel import BulkResult
     from state_backup.record.state_storage import StateStorage
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,9 @@ class CleanUp:
             return False
 
 
-def _each(storage: StateStorage, act: Callable[[str], bool], blobs: Sequence[str], give_up: int | None = None) -> Acted:
+def _each(
+    storage: StateStorage, act: Callable[[str], bool], blobs: Sequence[str], give_up: int | None = None
+) -> BulkResult:
     """Act on each blob. Errors are logged."""
     acted = act_on_each(act, blobs, storage.threads, give_up=give_up, ends=TransientError)
     if acted.errors:

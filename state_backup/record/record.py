@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from azure_account.documents.form import SealedForm, sealed
+from azure_account.documents.form import DocumentFormat, sealed
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.record.names import RECORD, StateNames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_FORM = SealedForm("Record", 1, "Restore the blob, from a soft-deleted or earlier version if there is one.")
+_FORM = DocumentFormat("Record", 1, "Restore the blob, from a soft-deleted or earlier version if there is one.")
 BACKEND = "state_backup"
 """The name under which a checkpoint has the snapshot indexes of this package, beside those of other backends."""
 MOST_CONDEMNED = 20_000

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azure_account.clock import Clock
     from azure_account.documents.document import Stored
-    from azure_account.documents.owner import OwnedDocumentStore
+    from azure_account.documents.owner import OwnedDocumentBlob
     from state_backup.index.snapshot_index import SnapshotIndex
     from state_backup.record.names import StateNames
     from state_backup.record.record import CheckpointRecord
@@ -44,7 +44,7 @@ class StateStorage:
         return self.names.state
 
     @property
-    def records(self) -> OwnedDocumentStore[CheckpointRecord]:
+    def records(self) -> OwnedDocumentBlob[CheckpointRecord]:
         """Reads and changes the record."""
         return record_store(self.container, self.names, self.new_id)
 

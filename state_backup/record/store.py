@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from azure_account.documents.document import DocumentStore
-from azure_account.documents.owner import OwnedDocumentStore
+from azure_account.documents.document import DocumentBlob
+from azure_account.documents.owner import OwnedDocumentBlob
 from state_backup.record.record import from_json, to_json
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def new_uuid() -> str:
 
 def record_store(
     container: BlobContainer, names: StateNames, new_id: Callable[[], str] = new_uuid
-) -> OwnedDocumentStore[CheckpointRecord]:
+) -> OwnedDocumentBlob[CheckpointRecord]:
     """Reads and changes the record of a state."""
-    documents = DocumentStore(container, names.record, "record", to_json, from_json)
-    return OwnedDocumentStore(documents, f"state {names.state}", "writer", new_id)
+    documents = DocumentBlob(container, names.record, "record", to_json, from_json)
+    return OwnedDocumentBlob(documents, f"state {names.state}", "writer", new_id)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from azure_account.errors import AzureBlobError, ConflictError, CorruptError, NotFoundError
-from azure_account.report import Report
+from azure_account.report import ProgressCallbacks
 from state_backup.local import durable, place
-from state_backup.local.scan import ReadFiles, scan
+from state_backup.local.scan import ChecksumCache, scan
 from state_backup.record.stored_index import read_index
 from state_backup.restoring.download import Downloader
 from state_backup.restoring.pieces import begun
@@ -51,20 +51,20 @@ class Target:
     directory: Path
     sources: tuple[Path, ...]
     private: bool = False
-    known: ReadFiles | None = None
+    known: ChecksumCache | None = None
 
 
 @dataclass(frozen=True)
-class Transfer:
+class DownloadSettings:
     """How files are downloaded, and whom that is reported to."""
 
     metrics: StateMetrics
     threads: int
-    report: Report = Report()
+    report: ProgressCallbacks = ProgressCallbacks()
 
 
 @dataclass(frozen=True)
-class Assembled:
+class AssemblyResult:
     """Files and bytes that were downloaded, and those that were on disk (or empty), also of an earlier attempt."""
 
     downloaded_files: int
@@ -74,8 +74,8 @@ class Assembled:
 
 
 def assemble(
-    container: BlobContainer, indexes: Mapping[str, str], targets: Mapping[str, Target], transfer: Transfer
-) -> Assembled:
+    container: BlobContainer, indexes: Mapping[str, str], targets: Mapping[str, Target], transfer: DownloadSettings
+) -> AssemblyResult:
     """Make directories, by store name, what the snapshot indexes in these blobs say; then replace what is there.
 
     The caller has the claims of the directories. `NotFoundError` if a blob is gone, `CorruptError` if bytes are not
@@ -111,7 +111,7 @@ def assemble(
         for plan in plans:
             place.undo(plan.directory)
         raise
-    return Assembled(len(downloaded), sum(downloaded), len(sizes) - len(downloaded), sum(sizes) - sum(downloaded))
+    return AssemblyResult(len(downloaded), sum(downloaded), len(sizes) - len(downloaded), sum(sizes) - sum(downloaded))
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _plan(container: BlobContainer, blob: str, target: Target, threads: int) -> 
     """
     root = read_index(container, blob).root
     plan = _Plan(target.directory, _private(root) if target.private else root)
-    known = ReadFiles() if target.known is None else target.known
+    known = ChecksumCache() if target.known is None else target.known
     there = _content_of((*target.sources, place.downloaded(target.directory)), threads, known)
     new = place.restoring(target.directory)
     for path, file in plan.root.files():
@@ -193,7 +193,7 @@ class _Source:
     permissions: str
 
 
-def _scanned(directory: Path, threads: int, known: ReadFiles) -> LocalDir:
+def _scanned(directory: Path, threads: int, known: ChecksumCache) -> LocalDir:
     """A program that opens a database may rewrite a small file at the same time: then the directory is read again."""
     try:
         return scan(directory, threads, known)
@@ -201,7 +201,7 @@ def _scanned(directory: Path, threads: int, known: ReadFiles) -> LocalDir:
         return scan(directory, threads, known)
 
 
-def _content_of(directories: tuple[Path, ...], threads: int, known: ReadFiles) -> dict[Content, _Source]:
+def _content_of(directories: tuple[Path, ...], threads: int, known: ChecksumCache) -> dict[Content, _Source]:
     """The files in these directories, by content; none of a directory that is not there or cannot be read.
 
     Of two with the same content the one in the first directory. A file that several have as a hard link is read once;

@@ -22,7 +22,7 @@ from state_backup.index.packs import runs
 from state_backup.local.place import set_time
 from state_backup.local.scan import READ_BYTES, ExpectedChecksum
 from state_backup.restoring.packed import fetch_run
-from state_backup.restoring.pieces import PieceNotes
+from state_backup.restoring.pieces import PieceJournal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from azure_account.account import BlobContainer
-    from state_backup.index.packs import Run
+    from state_backup.index.packs import PackRange
     from state_backup.index.snapshot_index import FileBlob, FileIndex
 
 logger = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Downloader:
         )
         results(calls, self._stopped.set)
 
-    def _run(self, run: Run[Path], progress: Callable[[int], object]) -> None:
+    def _run(self, run: PackRange[Path], progress: Callable[[int], object]) -> None:
         """Download files that share a pack. None is written before all of them are verified."""
         if self._stopped.is_set():
             raise CancelledError
@@ -127,7 +127,7 @@ class Downloader:
         descriptor: int,
         file: FileIndex,
         parts: Sequence[tuple[FileBlob, int, int]],
-        notes: PieceNotes | None,
+        notes: PieceJournal | None,
         progress: Callable[[int], object],
     ) -> None:
         def fetch(number: int, blob: FileBlob, start: int, length: int) -> None:
@@ -160,9 +160,9 @@ def _unreported(_: int) -> None:
     """Bytes that were reported when they were fetched before."""
 
 
-def _begun(descriptor: int, path: Path, file: FileIndex, parts: int) -> PieceNotes | None:
+def _begun(descriptor: int, path: Path, file: FileIndex, parts: int) -> PieceJournal | None:
     """The notes of a file of several pieces: those of an earlier download, or new ones. `OSError` for another file."""
-    notes = PieceNotes(descriptor, file, parts) if file.blake3 and parts > 1 else None
+    notes = PieceJournal(descriptor, file, parts) if file.blake3 and parts > 1 else None
     if os.fstat(descriptor).st_size:
         if notes is None or not notes.are_there:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -200,7 +200,7 @@ def _corrupt(file: FileIndex, cause: str) -> CorruptError:
     return CorruptError(describe("restore", f"file {file.name} from {blobs}", cause, "Restore an older checkpoint."))
 
 
-def _corrupt_run(run: Run[Path], damaged: list[str]) -> CorruptError:
+def _corrupt_run(run: PackRange[Path], damaged: list[str]) -> CorruptError:
     names = ", ".join(damaged[:_NAMED]) + (f" and {len(damaged) - _NAMED} more" if damaged[_NAMED:] else "")
     cause = f"the bytes of {names} have another checksum, or are not there"
     return CorruptError(describe("restore", f"files from pack {run.pack}", cause, "Restore an older checkpoint."))

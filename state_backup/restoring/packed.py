@@ -10,7 +10,7 @@ from state_backup.local.scan import ExpectedChecksum
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
-    from state_backup.index.packs import Run
+    from state_backup.index.packs import PackRange
     from state_backup.index.snapshot_index import FileIndex
 
 K = TypeVar("K")
@@ -18,7 +18,7 @@ K = TypeVar("K")
 logger = logging.getLogger(__name__)
 
 
-def fetch_run(container: BlobContainer, run: Run[K]) -> dict[K, memoryview]:
+def fetch_run(container: BlobContainer, run: PackRange[K]) -> dict[K, memoryview]:
     """The bytes of the files of a run, without the files that are damaged.
 
     If one is damaged, all are fetched again, since a bit may have been flipped on the way: a file counts as damaged

@@ -23,7 +23,7 @@ _NOTE = 32
 """Bytes of a hash."""
 
 
-class PieceNotes:
+class PieceJournal:
     """The notes of one open file, whose bytes come in several pieces. Pieces may be noted by several threads."""
 
     def __init__(self, descriptor: int, file: FileIndex, pieces: int) -> None:

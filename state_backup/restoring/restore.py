@@ -26,24 +26,24 @@ from azure_account.errors import (
     describe,
 )
 from azure_account.host_locks import LOCK_TIMEOUT
-from azure_account.report import Report
+from azure_account.report import ProgressCallbacks
 from azure_account.undelete import try_undelete
 from state_backup.local import place
 from state_backup.metrics import StateMetrics
 from state_backup.record.location import open_location
 from state_backup.record.store import record_store
 from state_backup.record.undelete import undelete_lost
-from state_backup.restoring.assembly import Target, Transfer, assemble
+from state_backup.restoring.assembly import DownloadSettings, Target, assemble
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from azure_account.account import BlobContainer
     from azure_account.location import Location
-    from state_backup.local.scan import ReadFiles
+    from state_backup.local.scan import ChecksumCache
     from state_backup.record.names import StateNames
     from state_backup.record.record import Checkpoint
-    from state_backup.restoring.assembly import Assembled
+    from state_backup.restoring.assembly import AssemblyResult
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoreResult:
     """What was restored: the checkpoint, files and bytes that were downloaded, and those that were there (or empty).
 
     If there were several attempts, what an earlier one has downloaded was there. undeleted: blobs that were gone and
@@ -93,7 +93,7 @@ class LinkSources:
     """
 
     directories: Sequence[Path] = ()
-    known: ReadFiles | None = None
+    known: ChecksumCache | None = None
 
 
 def checkpoints(where: Location) -> tuple[Checkpoint, ...]:
@@ -112,8 +112,8 @@ def restore(
     *,
     checkpoint_id: str | None = None,
     settings: RestoreSettings = RestoreSettings(),
-    report: Report = Report(),
-) -> Restored:
+    report: ProgressCallbacks = ProgressCallbacks(),
+) -> RestoreResult:
     """Make these directories, by store name, what the stores were at a checkpoint.
 
     where: the state.
@@ -137,7 +137,7 @@ def restore(
     """
     container, names = open_location(where)
     targets = {store: Target(directory, (directory,)) for store, directory in _resolved(stores).items()}
-    transfer = Transfer(StateMetrics(names.state), settings.threads, report)
+    transfer = DownloadSettings(StateMetrics(names.state), settings.threads, report)
     wanted = None if checkpoint_id is None else str(checkpoint_id)  # a `CheckpointId` may have been given
     return _run(_Attempts(container, names, targets, wanted, transfer, settings.lock_timeout))
 
@@ -149,7 +149,7 @@ def materialise(
     directory: Path,
     sources: LinkSources = LinkSources(),
     settings: RestoreSettings = RestoreSettings(),
-) -> Restored:
+) -> RestoreResult:
     """Make a directory that does not exist yet: the store as it was at a checkpoint, for its owner only to read.
 
     where: the state.
@@ -165,11 +165,11 @@ def materialise(
     container, names = open_location(where)
     _check_new(directory)
     target = Target(_resolved({store: directory})[store], tuple(sources.directories), private=True, known=sources.known)
-    transfer = Transfer(StateMetrics(names.state), settings.threads)
+    transfer = DownloadSettings(StateMetrics(names.state), settings.threads)
     return _run(_Attempts(container, names, {store: target}, checkpoint_id, transfer, settings.lock_timeout, new=True))
 
 
-def _run(attempts: _Attempts) -> Restored:
+def _run(attempts: _Attempts) -> RestoreResult:
     try:
         with attempts.transfer.metrics.measured("restoreSeconds"):
             return attempts.run()
@@ -186,14 +186,14 @@ class _Attempts:
     names: StateNames
     targets: Mapping[str, Target]
     checkpoint_id: str | None
-    transfer: Transfer
+    transfer: DownloadSettings
     lock_timeout: float
     new: bool = False
     undeleted: list[str] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
     tried_again: list[Checkpoint] = field(default_factory=list)
 
-    def run(self) -> Restored:
+    def run(self) -> RestoreResult:
         """Claim the directories, always in the same order, and try. new: they must not be there."""
         directories = sorted(target.directory for target in self.targets.values())
         with ExitStack() as claims:
@@ -209,7 +209,7 @@ class _Attempts:
                 for directory in directories:
                     place.forget_downloaded(directory)
 
-    def _try(self) -> Restored:
+    def _try(self) -> RestoreResult:
         """Each checkpoint is undeleted once, and passed over once; only those that were dropped are counted."""
         overtaken = 0
         while overtaken < _ATTEMPTS:
@@ -226,7 +226,7 @@ class _Attempts:
         cause = "its checkpoints were dropped by newer ones faster than they could be read"
         raise ConflictError(describe("restore", f"state {self.names.state}", cause, "Keep more checkpoints (`keep`)."))
 
-    def _restored(self, chosen: Checkpoint, assembled: Assembled) -> Restored:
+    def _restored(self, chosen: Checkpoint, assembled: AssemblyResult) -> RestoreResult:
         for name, number in (
             ("filesRestored", assembled.downloaded_files),
             ("bytesRestored", assembled.downloaded_bytes),
@@ -234,7 +234,7 @@ class _Attempts:
             ("bytesKept", assembled.kept_bytes),
         ):
             self.transfer.metrics.count(name, number)
-        return Restored(
+        return RestoreResult(
             chosen,
             assembled.downloaded_files,
             assembled.downloaded_bytes,

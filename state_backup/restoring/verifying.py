@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from azure_account.documents.document import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.parallel import concurrent_map
-from azure_account.report import Report
+from azure_account.report import ProgressCallbacks
 from state_backup.index.packs import runs
 from state_backup.local.scan import ExpectedChecksum
 from state_backup.record.location import open_location
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer, BlobProperties
     from azure_account.location import Location
-    from state_backup.index.packs import Run
+    from state_backup.index.packs import PackRange
     from state_backup.index.snapshot_index import FileBlob, FileIndex, SnapshotIndex
     from state_backup.record.names import StateNames
     from state_backup.record.record import Checkpoint, CheckpointRecord
@@ -57,7 +57,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerificationResult:
     """A checkpoint, and all its faults. dropped: newer backups have dropped it meanwhile, so faults say nothing."""
 
     checkpoint: Checkpoint
@@ -82,8 +82,8 @@ def verify(
     checkpoint_id: str | None = None,
     deep: bool = False,
     threads: int = 16,
-    report: Report = Report(),
-) -> tuple[Verified, ...]:
+    report: ProgressCallbacks = ProgressCallbacks(),
+) -> tuple[VerificationResult, ...]:
     """Verify the kept checkpoints of a state, newest first, or one. Finds all faults.
 
     where: the state.
@@ -101,7 +101,7 @@ def verify(
         have = ", ".join(str(each.id) for each in record.checkpoints) or "none"
         cause = f"it has no checkpoint {checkpoint_id}; there are: {have}"
         raise NotFoundError(describe("verify", f"state {names.state}", cause, "Choose one of these."))
-    looked = _Look(container, names, record, threads)
+    looked = _CheckpointAudit(container, names, record, threads)
     if deep:
         looked.download(chosen, report)
     verified = [looked.at(checkpoint) for checkpoint in chosen]
@@ -119,7 +119,7 @@ def _read(container: BlobContainer, names: StateNames) -> CheckpointRecord:
     return stored.document
 
 
-class _Look:
+class _CheckpointAudit:
     """What a record's checkpoints need, compared with what is there."""
 
     def __init__(self, container: BlobContainer, names: StateNames, record: CheckpointRecord, threads: int) -> None:
@@ -130,7 +130,7 @@ class _Look:
         self._indexes = dict(zip(blobs, concurrent_map(self._index, blobs, threads, after_error="wait"), strict=True))
         self._damaged: dict[_Content, str] = {}
 
-    def at(self, checkpoint: Checkpoint) -> Verified:
+    def at(self, checkpoint: Checkpoint) -> VerificationResult:
         """What a checkpoint is like."""
         faults: list[Fault] = []
         files = bytes_ = 0
@@ -144,9 +144,9 @@ class _Look:
             for path, file in index.root.files():
                 files, bytes_ = files + 1, bytes_ + file.metadata.size
                 faults += self._faults(store, path, file)
-        return Verified(checkpoint, files, bytes_, tuple(faults))
+        return VerificationResult(checkpoint, files, bytes_, tuple(faults))
 
-    def download(self, checkpoints: Sequence[Checkpoint], report: Report) -> None:
+    def download(self, checkpoints: Sequence[Checkpoint], report: ProgressCallbacks) -> None:
         """Download the files of these checkpoints that are there, and compare their checksums."""
         indexes = {blob for each in checkpoints for blob in each.indexes.values()}
         found = [index for blob in sorted(indexes) if not isinstance(index := self._indexes[blob], str)]
@@ -211,7 +211,7 @@ class _Look:
             return {content: _GONE}
         return {content: _other_bytes(file)}
 
-    def _compare_run(self, run: Run[_Content], progress: Callable[[int], object]) -> dict[_Content, str]:
+    def _compare_run(self, run: PackRange[_Content], progress: Callable[[int], object]) -> dict[_Content, str]:
         """As `_compare`, of files that share a pack."""
         try:
             whole = fetch_run(self._container, run)

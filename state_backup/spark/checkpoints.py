@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, describe
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
 from state_backup.record.location import open_location
 from state_backup.record.state_storage import StateStorage
-from state_backup.restoring.restore import Restored, RestoreSettings, restore
+from state_backup.restoring.restore import RestoreResult, RestoreSettings, restore
 from state_backup.spark.openings import note_openings, openings_of
 from state_backup.spark.position import STORE, QueryPosition
 from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot, whole_batch
-from state_backup.spark.stop_due import StopDue
+from state_backup.spark.stop_due import BackupDeadline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ class RestoredCheckpoint:
     """
 
     batch: int | None
-    restored: Restored | None
+    restored: RestoreResult | None
 
 
 def restore_checkpoint(
@@ -198,7 +198,7 @@ def back_up_checkpoint(
     opening = settings.writer.opening or uuid.uuid4().hex
     last = [] if before is None else [each for each in openings_of(location) if each == before.document.writer]
     note_openings(location, [*last, opening])
-    writer = open_state(where, Owner(job_name=state), replace(settings.writer, opening=opening))
+    writer = open_state(where, TaskIdentity(job_name=state), replace(settings.writer, opening=opening))
     batch = None if writer.newest is None else QueryPosition.of(writer.newest, state).batch
     return CheckpointBackup(query, writer, location, settings, batch)
 
@@ -216,7 +216,7 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
         self._batch = batch
         self._failure: Exception | None = None
         self._closing = threading.Event()
-        self._due = StopDue(settings.stop_after)
+        self._due = BackupDeadline(settings.stop_after)
         self._thread = threading.Thread(target=self._run, name=f"back-up-{location.name}", daemon=True)
         self._thread.start()
         if settings.stop_after is not None:

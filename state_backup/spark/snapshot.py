@@ -214,7 +214,7 @@ class _Copy:
             if source.is_symlink() or source.stat().st_mtime < self._old:
                 os.link(source, target, follow_symlinks=False)
             else:
-                shutil.copyfile(source, target)  # with a time of its own: see `ReadFiles`
+                shutil.copyfile(source, target)  # with a time of its own: see `ChecksumCache`
                 shutil.copymode(source, target)
         except FileNotFoundError:
             target.unlink(missing_ok=True)  # Spark has deleted it: nothing that is kept needs it

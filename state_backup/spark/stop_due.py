@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from azure_account.clock import Clock
 
 
-class StopDue:
+class BackupDeadline:
     """Due when backups have not succeeded for `seconds` since the first of them began. Thread-safe.
 
     A backup that still waits counts as one that has not succeeded. None: never.

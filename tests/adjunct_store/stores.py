@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from adjunct_store.versions.manifest_store import Fill, open_fill, read_manifest
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.transitions import Publication
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
@@ -31,9 +31,9 @@ def new_account() -> MemoryAccount:
 
 
 def opened(container: BlobContainer, schema: dict[str, Any] = SCHEMA, source: str = "planes", **settings: Any) -> Fill:
-    """settings: those of `Terms`, and the keyword arguments of `open_fill`."""
+    """settings: those of `FillRequirements`, and the keyword arguments of `open_fill`."""
     others = {name: settings.pop(name) for name in ("before_take_over", "clock", "new_id") if name in settings}
-    terms = Terms(source, **{"partitions": PARTITIONS, "threads": 1, **settings})
+    terms = FillRequirements(source, **{"partitions": PARTITIONS, "threads": 1, **settings})
     return open_fill(Location.in_container(container, STORE), schema, terms, **others)
 
 

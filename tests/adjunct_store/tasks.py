@@ -11,7 +11,7 @@ import pyarrow as pa
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.host.cache import HostCache
-from adjunct_store.host.directories import FetchedDirectories
+from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.spark.filling.partition_writer import PartitionReport, PartitionWriter
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.versions.transitions import Publication
@@ -115,7 +115,7 @@ def read(location: Location, reader: str, batch: int, cache_dir: Path, *, thread
     container = location.open()
     version, generation = pin_version(container, location.path, reader, batch)
     cache = HostCache(container, location.path, cache_dir, threads=threads)
-    directories = FetchedDirectories(cache, version)
+    directories = LazyDirectories(cache, version)
     try:
         with open_view(directories, StoreSchema.from_json(generation.schema)) as view:
             content = {key: value for (key,), value in view.scan()}

@@ -11,9 +11,9 @@ import pytest
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.engine import rocks
 from adjunct_store.versions.manifest_store import open_fill
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from azure_account.location import Location
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from state_backup import checkpoints
 from state_backup.local import scan
 from tests.adjunct_store.tasks import BatchWriter, location_of, read
@@ -29,7 +29,9 @@ SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.in
 
 
 def writer_of(container: BlobContainer, cache_dir: Path) -> BatchWriter:
-    fill = open_fill(Location.in_container(container, STORE), SCHEMA.to_json(), Terms(partitions=1, source="test"))
+    fill = open_fill(
+        Location.in_container(container, STORE), SCHEMA.to_json(), FillRequirements(partitions=1, source="test")
+    )
     return BatchWriter(location_of(container, STORE), fill, SCHEMA, cache_dir)
 
 
@@ -51,7 +53,7 @@ def test_a_batch_costs_what_it_changes_whatever_the_partition_has(
             read_files.append(1)
 
     monkeypatch.setattr(scan, "Checksums", Counted)
-    faults = Faults()
+    faults = FaultInjector()
     writer = writer_of(new_account().restarted(faults).container("box"), tmp_path)
     requests, files, tagged = [], [], []
     for batch in range(12):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from adjunct_store.encoding.schema import StoreSchema
-from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.spark.filling import partition_writer
 from adjunct_store.spark.filling.partition_writer import KeyedRows
 from adjunct_store.view import open_view
@@ -86,7 +86,7 @@ def contents(batches: list[list[Row]], *, ordered: bool, ties: bool = True, piec
         with PartitionStore(Path(folder) / "p", schema) as store:
             for number, rows in enumerate(batches):
                 given = task_rows(rows, ordered=ordered, ties=ties, pieces=pieces)
-                store.apply(KeyedRows(given, 0, schema, stop_at_null=True), Position("planes", number))
+                store.apply(KeyedRows(given, 0, schema, stop_at_null=True), PartitionProgress("planes", number))
         with open_view({0: Path(folder) / "p"}, schema) as view:
             return {key: value["seats"] for (key,), value in view.scan()}
 

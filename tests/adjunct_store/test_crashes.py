@@ -11,7 +11,7 @@ import pytest
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version, release
 from azure_account.errors import NotFoundError
-from azure_account.memory.faults import Crash, Faults, ProcessDied, at
+from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, at
 from tests.adjunct_store.stores import (
     NAMES,
     OTHER,
@@ -77,7 +77,7 @@ def test_a_fill_that_dies_anywhere_is_followed_by_another_one(act: Act, after_ef
     for number in itertools.count(1):
         account = new_account()
         container = account.container("box")
-        faults = Faults(at(number, Crash(after_effect=after_effect)))
+        faults = FaultInjector(at(number, Crash(after_effect=after_effect)))
         with contextlib.suppress(ProcessDied):
             act(account.restarted(faults).container("box"))
         before = newest_batch(container)
@@ -107,7 +107,7 @@ def test_a_task_that_dies_while_it_pins_is_followed_by_others(after_effect: bool
         published(fill, 0)
         for batch in (0, 1):
             pin_version(container, STORE, "q", batch)
-        faults = Faults(at(number, Crash(after_effect=after_effect)))
+        faults = FaultInjector(at(number, Crash(after_effect=after_effect)))
         with contextlib.suppress(ProcessDied):
             pin_version(account.restarted(faults).container("box"), STORE, "q", 2)
         confirmed = b'"confirmed":true' in _data(container, NAMES.pin("q", 2))
@@ -135,7 +135,7 @@ def _data(container: BlobContainer, blob: str) -> bytes:
 def test_a_clean_up_that_dies_anywhere_is_finished_by_the_next_one(after_effect: bool) -> None:
     for number in itertools.count(1):
         account, container = _with_waste()
-        faults = Faults(at(number, Crash(after_effect=after_effect)))
+        faults = FaultInjector(at(number, Crash(after_effect=after_effect)))
         with contextlib.suppress(ProcessDied):
             fill = opened(account.restarted(faults).container("box"), OTHER, keep=1)
             fill.clean_up()

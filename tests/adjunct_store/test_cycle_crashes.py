@@ -16,11 +16,11 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.folders import store_folder
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.pins import release
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Crash, Faults, ProcessDied, at
+from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, at
 from state_backup import plan_sweep, sweep
 from state_backup.index.checkpoint_id import CheckpointId
 from tests.adjunct_store.tasks import BatchWriter, Content, location_of, read
@@ -106,7 +106,7 @@ def opened(container: BlobContainer, source: str) -> Fill:
     return open_fill(
         Location.in_container(container, STORE),
         schema,
-        Terms(partitions=2, source=source, rebuild=other, keep=1, threads=1),
+        FillRequirements(partitions=2, source=source, rebuild=other, keep=1, threads=1),
     )
 
 
@@ -182,7 +182,7 @@ def test_a_process_that_dies_at_any_storage_call_is_followed_by_one_that_goes_on
         account, folder = MemoryAccount(), tmp_path / str(number)
         account.container("box").create()
         folder.mkdir()
-        faults, reader = Faults(at(number, Crash(after_effect=after_effect))), Reader(folder / "reader")
+        faults, reader = FaultInjector(at(number, Crash(after_effect=after_effect))), Reader(folder / "reader")
         try:
             run(account.restarted(faults).container("box"), folder, reader)
         except ProcessDied:

@@ -14,11 +14,11 @@ import pytest
 from adjunct_store import metrics
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
-from adjunct_store.host.directories import FetchedDirectories
+from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.spark.reading import task_reader
-from adjunct_store.spark.reading.task_reader import PinnedStore
+from adjunct_store.spark.reading.task_reader import StoreReadSpec
 from adjunct_store.versions.manifest_store import open_fill
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from azure_account.location import Location
 from tests.adjunct_store.tasks import BatchWriter
 from tests.exported import Exported, exporting
@@ -43,7 +43,9 @@ def writer(request: pytest.FixtureRequest, tmp_path: Path) -> BatchWriter:
     container = location.open()
     container.create()
     fill = open_fill(
-        Location.in_container(container, STORE), SCHEMA.to_json(), Terms(partitions=1, source="test", threads=1)
+        Location.in_container(container, STORE),
+        SCHEMA.to_json(),
+        FillRequirements(partitions=1, source="test", threads=1),
     )
     return BatchWriter(location, fill, SCHEMA, tmp_path / "writer")
 
@@ -57,7 +59,7 @@ def test_look_ups_count_hits_and_misses_and_a_version_that_is_open(
 ) -> None:
     monkeypatch.setattr(task_reader, "_opened", OrderedDict())
     writer.run(0, {1: {"seats": 100}, 2: {"seats": 200}})
-    store = PinnedStore(writer.location, "query", 0, cache_dir=str(tmp_path / "cache"))
+    store = StoreReadSpec(writer.location, "query", 0, cache_dir=str(tmp_path / "cache"))
     store.lookup(keys(1, 1, 2, 3, None))
     assert {"seats": 100} == store.view().get(1)
     assert [6, 4, 2] == [exported.of(each, store=f"box/{STORE}") for each in ("lookups", "hits", "misses")]
@@ -81,7 +83,7 @@ def test_a_fetch_counts_what_was_downloaded_and_what_the_host_had_once(
     cache = HostCache(writer.location.open(), STORE, tmp_path / "cache")
     sizes = []
     for version in (first, second, second):
-        directories = FetchedDirectories(cache, version)
+        directories = LazyDirectories(cache, version)
         directory = directories(0)
         assert directory is not None
         sizes.append(sum(path.stat().st_size for path in directory.path.iterdir()))

@@ -13,7 +13,7 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.folders import store_folder
 from adjunct_store.versions.manifest_store import Fill, open_fill, read_manifest
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.pins import release
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
@@ -114,7 +114,7 @@ def publish_all(location: Location, cache_dir: Path, shared: Shared, parts: int)
     fill = open_fill(
         Location.in_container(location.open(), STORE),
         SCHEMA.to_json(),
-        Terms(source=source(1), bounded=True, **settings),
+        FillRequirements(source=source(1), bounded=True, **settings),
     )
     for number in range(1, SETS + 1):
         if number > 1:

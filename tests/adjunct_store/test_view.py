@@ -16,7 +16,7 @@ import pytest
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
-from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.forms import memory
 from adjunct_store.host.directories import KnownDirectories, PartitionDirectory
 from adjunct_store.view import FORMS, Form, open_view
@@ -26,10 +26,10 @@ from tests.adjunct_store.changes import AIRPORTS, ORDERED, batch_of, named
 
 def test_a_view_cannot_write_and_sees_the_store_as_it_was_opened(tmp_path: Path) -> None:
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
-        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", 0))
+        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], PartitionProgress("s", 0))
         with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
             assert named("a") == view.get("A")
-            store.apply([batch_of(AIRPORTS, [("A", named("b"))])], Position("s", 1))
+            store.apply([batch_of(AIRPORTS, [("A", named("b"))])], PartitionProgress("s", 1))
             assert named("a") == view.get("A")
             database = view._partitions._database(0)
             assert database is not None
@@ -40,7 +40,7 @@ def test_a_view_cannot_write_and_sees_the_store_as_it_was_opened(tmp_path: Path)
 def test_damage_is_an_error_and_no_missing_row(tmp_path: Path) -> None:
     rows = [(f"{number:06}", named("x" * 50, number)) for number in range(20_000)]
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
-        store.apply([batch_of(AIRPORTS, rows)], Position("s", 0))
+        store.apply([batch_of(AIRPORTS, rows)], PartitionProgress("s", 0))
     largest = max((tmp_path / "p").glob("*.sst"), key=lambda path: path.stat().st_size)
     data = bytearray(largest.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -57,7 +57,7 @@ def test_damage_is_an_error_and_no_missing_row(tmp_path: Path) -> None:
 
 def test_a_forked_child_is_refused_instead_of_hanging(tmp_path: Path) -> None:
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
-        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", 0))
+        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], PartitionProgress("s", 0))
     with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
         assert named("a") == view.get("A")
         child = os.fork()
@@ -88,7 +88,7 @@ def test_a_store_of_several_partitions_is_read_as_one(tmp_path: Path) -> None:
         by_partition.setdefault(int(partition_of(batch, 5)[0]), []).append((key, {"v": -key}))
     for partition, rows in by_partition.items():
         with PartitionStore(tmp_path / str(partition), schema) as store:
-            store.apply([batch_of(schema, rows)], Position("s", 0))
+            store.apply([batch_of(schema, rows)], PartitionProgress("s", 0))
     asked: list[int] = []
 
     class Asked(KnownDirectories):
@@ -125,7 +125,7 @@ def flights(tmp_path: Path) -> tuple[dict[int, Path], dict[Flight, dict[str, Any
     for partition in range(3):
         with PartitionStore(tmp_path / str(partition), FLIGHTS) as store:
             mine = [row for row, of in zip(rows, partitions, strict=True) if of == partition]
-            store.apply([batch_of(FLIGHTS, mine, as_given=True)], Position("s", 0))
+            store.apply([batch_of(FLIGHTS, mine, as_given=True)], PartitionProgress("s", 0))
     return {partition: tmp_path / str(partition) for partition in range(3)}, {
         row[:3]: row[3] for row in rows if row[3] is not None
     }
@@ -155,7 +155,7 @@ def test_composite_keys_are_found_and_scanned_in_their_order(
 def test_what_is_not_there_is_null(tmp_path: Path, schema: StoreSchema, form: Form) -> None:
     order = (0,) if schema.ordered else ()
     with PartitionStore(tmp_path / "p", schema) as store:
-        store.apply([batch_of(schema, [("A", named("a"), *order), ("B", None, *order)])], Position("s", 0))
+        store.apply([batch_of(schema, [("A", named("a"), *order), ("B", None, *order)])], PartitionProgress("s", 0))
     given: list[list[str | None]] = [[], ["Z"], [None], ["A"], ["A", None, "B", "Z", "A"]]
     three = replace(schema, partitions=3)
     with (
@@ -182,7 +182,9 @@ def test_what_is_not_there_is_null(tmp_path: Path, schema: StoreSchema, form: Fo
 def test_integers_of_a_narrower_type_and_slices_are_looked_up(tmp_path: Path, form: Form) -> None:
     schema = StoreSchema(pa.schema([("k", pa.int64())]), pa.schema([("v", pa.string())]), 1)
     with PartitionStore(tmp_path / "p", schema) as store:
-        store.apply([batch_of(schema, [(key, {"v": str(key)}) for key in range(-5_000, 5_000)])], Position("s", 0))
+        store.apply(
+            [batch_of(schema, [(key, {"v": str(key)}) for key in range(-5_000, 5_000)])], PartitionProgress("s", 0)
+        )
     keys = pa.record_batch({"k": pa.array([7, -3, 9_999, -3, 4_999], pa.int16())})
     with open_view({0: tmp_path / "p"}, schema, form) as view:
         assert [None, {"v": "-3"}, {"v": "4999"}] == view.lookup(keys.slice(2)).to_pylist()
@@ -196,7 +198,7 @@ def test_times_that_python_does_not_have_are_looked_up_and_named(tmp_path: Path)
     with PartitionStore(tmp_path / "p", schema) as store:
         last = pa.array([253_402_329_599_000_000]).cast(pa.timestamp("us", "UTC"))  # of 9999 in Los Angeles
         value = pa.StructArray.from_arrays([last], ["until"])
-        store.apply([pa.record_batch({"k": [1], "value": value})], Position("s", 0))
+        store.apply([pa.record_batch({"k": [1], "value": value})], PartitionProgress("s", 0))
     with open_view({0: tmp_path / "p"}, schema) as view:
         assert value.equals(view.lookup(pa.record_batch({"k": [1]})))
         for reads in (lambda: view.get(1), lambda: list(view.scan())):
@@ -215,7 +217,7 @@ def test_keys_in_another_order_than_the_stores_are_refused(tmp_path: Path) -> No
 def test_a_store_that_is_too_large_for_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two columns of 1.2 GiB are too much for a test: Arrow's error for them, from a smaller store."""
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
-        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", 0))
+        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], PartitionProgress("s", 0))
 
     def overflow(*_: Any) -> Any:
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
@@ -252,7 +254,7 @@ def test_a_worker_that_looks_keys_up_does_not_import_pandas(tmp_path: Path, form
     for partition in range(3):
         own = [each for each, row in zip(rows, (0, 1, 4), strict=True) if places[row] == partition]
         with PartitionStore(tmp_path / str(partition), schema) as store:
-            store.apply([batch_of(schema, own)], Position("s", 0))
+            store.apply([batch_of(schema, own)], PartitionProgress("s", 0))
     with pa.ipc.new_stream(tmp_path / "asked", asked.schema) as stream:
         stream.write(asked)
     (tmp_path / "values").write_bytes(schema.values.serialize())

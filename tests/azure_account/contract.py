@@ -24,7 +24,7 @@ from azure_account.account import (
     Table,
 )
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
-from azure_account.memory.service import UnverifiedBehaviour
+from azure_account.memory.service import ServiceAssumptions
 
 STALE = Condition(if_match='"0x1"')
 
@@ -39,14 +39,14 @@ def names_of(container: BlobContainer, prefix: str = "", **options: object) -> l
     return [blob.name for blob in container.list(prefix, **options)]  # type: ignore[arg-type]
 
 
-def observed_behaviour(container: BlobContainer) -> UnverifiedBehaviour:
+def observed_behaviour(container: BlobContainer) -> ServiceAssumptions:
     """How an account behaves where accounts may differ, as far as a test can find out without waiting."""
     container.put("taken", b"-")
     listed = container.commit_block_list("taken", ["gone"], condition=IF_ABSENT)
     container.put("deleted", b"-")
     container.stage_block("deleted", "01", b"data")
     container.delete("deleted")
-    return UnverifiedBehaviour(
+    return ServiceAssumptions(
         list_before_condition=isinstance(listed, Missing),
         delete_keeps_blocks=isinstance(container.commit_block_list("deleted", ["01"]), Done),
     )

@@ -17,7 +17,7 @@ from control_messages.errors import ContradictionError, ControlMessageError
 from control_messages.messages import EndOfStream, Watermark
 from control_messages.partition_tracker import PartitionTracker, receive
 from control_messages.producer import ProducerSpec
-from control_messages.runs import Complete, Finish, Job, Newest, Sent, Start
+from control_messages.runs import CompleteEarlierRun, FinishRun, Job, NewestGeneration, SentMessages, Start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,16 +52,16 @@ class Rules:
     remembers: bool = True
     names_all: bool = False
 
-    def begin(self, job: Job, newest: Newest | None) -> Start | Complete:
+    def begin(self, job: Job, newest: NewestGeneration | None) -> Start | CompleteEarlierRun:
         return runs.begin(job, self._seen(newest))
 
-    def finish(self, job: Job, generation: int, newest: Newest | None) -> Finish:
+    def finish(self, job: Job, generation: int, newest: NewestGeneration | None) -> FinishRun:
         if self.takes_any_end and newest is not None and newest.ended:
-            return Finish(None)
+            return FinishRun(None)
         done = runs.finish(job, generation, self._seen(newest))
         return replace(done, nameless=False) if self.names_all else done
 
-    def _seen(self, newest: Newest | None) -> Newest | None:
+    def _seen(self, newest: NewestGeneration | None) -> NewestGeneration | None:
         if newest is None:
             return None
         senders = newest.senders if self.sees_others else frozenset((task, None) for task, _ in newest.senders)
@@ -70,9 +70,9 @@ class Rules:
 
 def sent(
     partition: str, task: str, *, last: int = -1, end: int = -1, query: str | None = None, partitions: int = 1
-) -> Sent:
+) -> SentMessages:
     """What a query has sent for one of two tasks."""
-    return Sent(partition, task, query, 1 if task == "" else 2, partitions, last, end)
+    return SentMessages(partition, task, query, 1 if task == "" else 2, partitions, last, end)
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Stream:
     deaths: int = 0
     seen: Counter[str] = field(default_factory=Counter)
 
-    def newest(self) -> Newest | None:
+    def newest(self) -> NewestGeneration | None:
         """The newest generation, as `run_bounded` reads it."""
         control = [item for item in self.items if isinstance(item, Written)]
         if not control:
@@ -98,10 +98,10 @@ class Stream:
             ),
         )
 
-    def _sent(self, written: Written, position: int) -> Sent:
+    def _sent(self, written: Written, position: int) -> SentMessages:
         message, is_end = written.message, isinstance(written.message, EndOfStream)
         last, end = (-1, position) if is_end else (position, -1)
-        return Sent("0", message.task or "", written.query, message.task_count, 1, last, end)
+        return SentMessages("0", message.task or "", written.query, message.task_count, 1, last, end)
 
     def end(self, producer: ProducerSpec, tasks: tuple[str, ...] | None = None) -> None:
         """An end, as a batch write."""

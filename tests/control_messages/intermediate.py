@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from control_messages import combined, partition_tracker
-from control_messages.announcements import Announcement, Step
+from control_messages.announcements import Announcement, TrackerUpdate
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.combined import CombinedTracker
 from control_messages.messages import EARLIEST, ControlMessage, EndOfStream, Watermark
@@ -383,7 +383,7 @@ class ConsumerDesign:
     def empty(self, partitions: int) -> Any:
         raise NotImplementedError
 
-    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
+    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> TrackerUpdate[Any]:
         """The trackers after a batch, and what is announced."""
         raise NotImplementedError
 
@@ -414,7 +414,7 @@ class Ours(ConsumerDesign):
         names = tuple(map(str, range(partitions)))
         return [PartitionTracker(STREAM, partition) for partition in range(partitions)], CombinedTracker(names)
 
-    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
+    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> TrackerUpdate[Any]:
         before, whole = trackers
         after, announced = [], []
         for partition, tracker in enumerate(before):
@@ -423,7 +423,7 @@ class Ours(ConsumerDesign):
             after.append(step.tracker)
             announced += [(str(partition), announcement) for announcement in step.announced]
         both = combined.receive(whole, announced)
-        return Step((after, both.tracker), both.announced)
+        return TrackerUpdate((after, both.tracker), both.announced)
 
     def announced_watermarks(self, trackers: Any) -> list[int]:
         return [-1 if each.watermark is None else each.watermark for each in trackers[0]]
@@ -455,7 +455,7 @@ class OrderedByTime(Ours):
 
     received: int = 0
 
-    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
+    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> TrackerUpdate[Any]:
         in_order = sorted(messages, key=lambda each: self._time(each[1]))
         renumbered = [
             (partition, replace(message, sequence=self.received + number))
@@ -486,13 +486,13 @@ class Plain(ConsumerDesign):
         page = {"generation": -1, "task_count": 0, "out": -1, "end": None, "reopened": False}
         return {"pages": [{**page, "tasks": {}} for _ in range(partitions)], "out": -1, "ended": False}
 
-    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> Step[Any]:
+    def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> TrackerUpdate[Any]:
         pages = trackers["pages"]
         for partition, message in messages:
             self._apply(pages[partition], message, configured)
         for partition in {partition for partition, _ in messages}:
             self._announce(pages[partition])
-        return Step(trackers, tuple(self._whole(trackers)))
+        return TrackerUpdate(trackers, tuple(self._whole(trackers)))
 
     def _whole(self, trackers: Any) -> Iterator[Announcement]:
         pages = trackers["pages"]

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from control_messages.announcements import Announcement, Step
+from control_messages.announcements import Announcement, TrackerUpdate
 from control_messages.errors import ContradictionError
 from control_messages.messages import EARLIEST, ControlMessage, Drain, EndOfStream
 from control_messages.partition_tracker import (
@@ -64,7 +64,7 @@ def test_of_a_watermark_for_all_tasks_and_those_of_the_tasks_the_higher_counts()
 
 
 def test_a_drain_message_is_ignored() -> None:
-    assert Step(EMPTY) == receive(EMPTY, [Drain("a", 7, "run", 9)], now=0)
+    assert TrackerUpdate(EMPTY) == receive(EMPTY, [Drain("a", 7, "run", 9)], now=0)
 
 
 # The end
@@ -109,7 +109,7 @@ def test_a_new_generation_begins_without_tasks_and_keeps_the_announced_watermark
 def test_messages_of_lower_generations_are_counted_and_have_no_effect() -> None:
     tracker = after([at("a", 70, 1, generation=3)])
     step = receive(tracker, [at("x", 99, 5, generation=2), end("a", 1, generation=0)], now=9)
-    assert Step(replace(tracker, stale=2, stale_generation=2)) == step
+    assert TrackerUpdate(replace(tracker, stale=2, stale_generation=2)) == step
 
 
 def test_the_highest_generation_of_a_batch_replaces_the_others_whatever_the_order() -> None:
@@ -235,7 +235,7 @@ def test_a_task_times_out_and_counts_again_from_its_next_message() -> None:
         receive(EMPTY, [at("a", 10), at("b", 10)], 0, TIMEOUT).tracker, [at("a", 70)], 50, TIMEOUT
     ).tracker
     assert 100 == next_timeout(tracker, 50, TIMEOUT)
-    assert Step(tracker) == advance_time(tracker, 99, TIMEOUT)
+    assert TrackerUpdate(tracker) == advance_time(tracker, 99, TIMEOUT)
     step = advance_time(tracker, 100, TIMEOUT)
     assert 70 == step.watermark
     back = receive(step.tracker, [at("b", 20), at("a", 90)], 120, TIMEOUT)
@@ -271,7 +271,7 @@ def test_messages_for_all_tasks_do_not_count_for_the_quorum() -> None:
 
 def test_the_end_never_follows_from_a_timeout() -> None:
     tracker = receive(EMPTY, [end("a"), at("b", 10)], 0, TIMEOUT).tracker
-    assert Step(tracker) == advance_time(tracker, HOUR, TIMEOUT)
+    assert TrackerUpdate(tracker) == advance_time(tracker, HOUR, TIMEOUT)
 
 
 def test_no_task_times_out_while_the_consumer_is_stopped() -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from control_messages.producer import ProducerSpec
-from control_messages.runs import Complete, Finish, Job, Newest, Start, begin, finish, newest_of
+from control_messages.runs import CompleteEarlierRun, FinishRun, Job, NewestGeneration, Start, begin, finish, newest_of
 from tests.control_messages.bounded_jobs import Rules, history, sent
 from tests.histories.history import check_events
 
@@ -54,13 +54,13 @@ def test_a_task_has_ended_everywhere_once_all_partitions_that_are_stated_have_it
 
 
 def test_an_end_that_is_half_written_is_completed_first() -> None:
-    half = Newest(3, 2, 2, frozenset({("a", "mine")}), ended=frozenset({"a"}))
-    assert Complete(3) == begin(JOB, half)
+    half = NewestGeneration(3, 2, 2, frozenset({("a", "mine")}), ended=frozenset({"a"}))
+    assert CompleteEarlierRun(3) == begin(JOB, half)
 
 
 def test_a_generation_goes_on_or_the_next_one_begins() -> None:
     mine = frozenset({("a", "mine")})
-    assert Start(3) == begin(JOB, Newest(3, 2, 2, mine))
-    assert Start(4) == begin(JOB, Newest(3, 2, 3, mine)), "other tasks"
-    assert Start(4) == begin(JOB, Newest(3, 2, 1, mine, ended_everywhere=frozenset({"a"})))
-    assert Finish(3) == finish(JOB, 3, Newest(3, 2, 2, mine))
+    assert Start(3) == begin(JOB, NewestGeneration(3, 2, 2, mine))
+    assert Start(4) == begin(JOB, NewestGeneration(3, 2, 3, mine)), "other tasks"
+    assert Start(4) == begin(JOB, NewestGeneration(3, 2, 1, mine, ended_everywhere=frozenset({"a"})))
+    assert FinishRun(3) == finish(JOB, 3, NewestGeneration(3, 2, 2, mine))

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from control_messages.announcements import Step
+from control_messages.announcements import TrackerUpdate
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.messages import ControlMessage, EndOfStream
 from control_messages.partition_tracker import (
@@ -173,7 +173,7 @@ def test_nothing_is_announced_between_two_timeouts(
     due = next_timeout(tracker, now, idle_timeout)
     assert due is None or now < due <= now + 100
     if due is None or now + later < due:
-        assert Step(tracker) == advance_time(tracker, now + later, idle_timeout)
+        assert TrackerUpdate(tracker) == advance_time(tracker, now + later, idle_timeout)
 
 
 @given(st.lists(batches, max_size=8))

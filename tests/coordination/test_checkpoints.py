@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from azure_account.account import Entity
 from azure_account.errors import ConfigurationError, CorruptError, FencedError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Crash, Faults, LateEffect, LostAnswer, ProcessDied, TimeOut, at, on
+from azure_account.memory.faults import Crash, FaultInjector, LateEffect, LostAnswer, ProcessDied, TimeOut, at, on
 from coordination.checkpoints import CheckpointStore, TaskCheckpoint
 from coordination.names import check_processor, check_tasks, names_of
 
@@ -57,7 +57,7 @@ def test_a_lost_answer_loses_nothing(
     account: MemoryAccount, operation: str, fault: LostAnswer | TimeOut | LateEffect
 ) -> None:
     for skip in range(3):
-        faults = Faults(on(operation, fault, skip=skip))
+        faults = FaultInjector(on(operation, fault, skip=skip))
         store = store_of(account.restarted(faults))
         task = f"t{skip}"
         store.begin(task, 5)
@@ -70,7 +70,7 @@ def test_a_lost_answer_loses_nothing(
 @pytest.mark.parametrize("after_effect", [False, True])
 def test_a_crash_at_any_request_leaves_one_of_two_checkpoints(account: MemoryAccount, after_effect: bool) -> None:
     for number in range(1, 20):
-        task, faults = f"t{number}", Faults(at(number, Crash(after_effect)))
+        task, faults = f"t{number}", FaultInjector(at(number, Crash(after_effect)))
         store = store_of(account.restarted(faults))
         try:
             store.begin(task, 5)
@@ -87,7 +87,7 @@ def test_a_crash_at_any_request_leaves_one_of_two_checkpoints(account: MemoryAcc
 
 def test_an_outage_is_an_error_and_not_an_empty_checkpoint(account: MemoryAccount) -> None:
     store_of(account).write("t", 1, {"p": "10"})
-    refusing = store_of(account.restarted(Faults(on("get_entity", TimeOut(), times=1000))))
+    refusing = store_of(account.restarted(FaultInjector(on("get_entity", TimeOut(), times=1000))))
     with pytest.raises(TransientError):
         refusing.read("t")
 

@@ -12,7 +12,7 @@ import pytest
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
-from adjunct_store.host.directories import FetchedDirectories
+from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.view import open_view
@@ -47,7 +47,7 @@ def content_of(container: BlobContainer, version: Version, manifest: Manifest, c
     """All that a version has, by tail number."""
     generation = manifest.generation(version.generation)
     assert generation is not None
-    directories = FetchedDirectories(HostCache(container, STORE, cache), version)
+    directories = LazyDirectories(HostCache(container, STORE, cache), version)
     with open_view(directories, StoreSchema.from_json(generation.schema)) as view:
         found = {str(key[0]): value for key, value in view.scan()}
     directories.close()

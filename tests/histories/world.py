@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from azure_account.clock import ManualClock
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import effect
-from azure_account.memory.service import MemoryService, UnverifiedBehaviour
+from azure_account.memory.service import MemoryService, ServiceAssumptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ class Truth:
 class WatchedService(MemoryService):
     """Reports every write to the truth, from any process and whenever it takes effect."""
 
-    def __init__(self, truth: Truth, clock: ManualClock, behaviour: UnverifiedBehaviour | None = None) -> None:
+    def __init__(self, truth: Truth, clock: ManualClock, behaviour: ServiceAssumptions | None = None) -> None:
         super().__init__(clock=clock, behaviour=behaviour)
         self._truth = truth
 
@@ -72,7 +72,7 @@ class World(Generic[P]):
     truth: Any
     make: Callable[..., P]
     """The class of its processes."""
-    behaviour: UnverifiedBehaviour = field(default_factory=UnverifiedBehaviour)
+    behaviour: ServiceAssumptions = field(default_factory=ServiceAssumptions)
     expected: tuple[type[Exception], ...] = ()
     trace: Callable[[str], object] = lambda _: None
     clock: ManualClock = field(default_factory=ManualClock)

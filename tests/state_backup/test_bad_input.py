@@ -12,10 +12,10 @@ import pytest
 
 from azure_account.documents.form import sealed
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, CorruptError, NotFoundError
-from azure_account.memory.faults import Faults, LostAnswer, Refuse, always, on
+from azure_account.memory.faults import FaultInjector, LostAnswer, Refuse, always, on
 from state_backup.backup import upload
 from state_backup.backup import writer as writer_module
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.local.scan import scan
@@ -37,7 +37,7 @@ TTL = {"azureblobTtl": "30d"}
 
 
 def opened(account: MemoryAccount, **settings: int) -> StateWriter:
-    return open_state(state_in(account.container("box")), Owner("flights"), WriterSettings(**settings))  # type: ignore[arg-type]
+    return open_state(state_in(account.container("box")), TaskIdentity("flights"), WriterSettings(**settings))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def container(tmp_path: Path) -> BlobContainer:
     return account.container("box")
 
 
-def refused_tags() -> Faults:
+def refused_tags() -> FaultInjector:
     """No tag may be set, in any way."""
-    return Faults(
+    return FaultInjector(
         *(on(operation, Refuse(), times=1000) for operation in ("tags", "list_tags", "set_tags")),
         on("put", Refuse(), name=lambda name: "/files/" in name),
     )
@@ -61,7 +61,7 @@ def test_without_permission_for_tags_all_works_and_says_so_once(
 ) -> None:
     account = new_account()
     container = account.restarted(refused_tags()).container("box")
-    writer = open_state(state_in(container), Owner("flights"), WriterSettings(threads=1))
+    writer = open_state(state_in(container), TaskIdentity("flights"), WriterSettings(threads=1))
     for number in range(4):
         writer.back_up({"store": write(tmp_path / "live", TREES[number])})
     container.put(f"{STATE}/files/waste", b"1")
@@ -95,7 +95,7 @@ def test_a_sweep_without_permission_for_tags_deletes_what_it_would_delete(
     for blob in plan_sweep(state_in(account.container("box"))).in_use:
         account.container("box").set_tags(blob, TTL)
     account.container("box").put(f"{STATE}/files/waste", b"1")
-    container = account.restarted(Faults(on(operation, Refuse(), times=1000))).container("box")
+    container = account.restarted(FaultInjector(on(operation, Refuse(), times=1000))).container("box")
     assert 1 == sweep(state_in(container), plan_sweep(state_in(container), min_age=0))
     said = {"list_tags": "index tags are refused", "set_tags": "blobs of flights/task-3 keep their TTL"}
     assert 1 == caplog.text.count(said[operation])
@@ -108,7 +108,9 @@ def test_a_blob_that_cannot_be_deleted_keeps_no_other_back(
     monkeypatch.setattr(writer_module, "MOST_CONDEMNED", room)
     account = new_account()
     held: set[str] = set()
-    faults = Faults(on("delete", Refuse("409 BlobImmutableDueToPolicy"), name=lambda name: name in held, times=1000))
+    faults = FaultInjector(
+        on("delete", Refuse("409 BlobImmutableDueToPolicy"), name=lambda name: name in held, times=1000)
+    )
     writer = opened(account.restarted(faults), threads=1)
     writer.back_up({"store": write(tmp_path / "live", TREES[0])})
     held.add(min(writer._indexes))
@@ -124,7 +126,7 @@ def test_the_list_of_condemned_blobs_is_bounded_and_what_is_left_over_comes_late
 ) -> None:
     monkeypatch.setattr(writer_module, "MOST_CONDEMNED", 3)
     account = new_account()
-    faults = Faults(on("delete", Refuse(), times=40))
+    faults = FaultInjector(on("delete", Refuse(), times=40))
     writer = opened(account.restarted(faults), threads=1)
     for number in [0, 1, 2, 3, *[0, 2] * 20]:
         writer.back_up({"store": write(tmp_path / "live", TREES[number])})
@@ -141,7 +143,7 @@ def test_a_list_full_of_blobs_whose_deletes_got_no_answer_makes_room_at_the_next
     monkeypatch.setattr(writer_module, "MOST_CONDEMNED", 2)
     account = new_account()
     healed = threading.Event()
-    faults = Faults(on("delete", LostAnswer(), name=lambda _: not healed.is_set(), times=1000))
+    faults = FaultInjector(on("delete", LostAnswer(), name=lambda _: not healed.is_set(), times=1000))
     writer = opened(account.restarted(faults), threads=1)
 
     def waste() -> set[str]:
@@ -192,7 +194,7 @@ def test_sweeps_go_on_though_no_writer_takes_names_off_the_list(
     for number in range(17):
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
     assert [5, 5, 5, 2, 0] == [sweep(state_in(container), plan_sweep(state_in(container), min_age=0)) for _ in range(5)]
-    faults = Faults()
+    faults = FaultInjector()
     writer = opened(account.restarted(faults))
     assert 0 == sum(each.operation == "delete" for each in faults.attempts), "a listing shows that they are gone"
     writer.back_up({"store": write(tmp_path / "live", TREES[0])})
@@ -364,7 +366,7 @@ def test_the_old_files_keep_their_permissions_until_the_switch(
 def test_answers_of_writes_that_are_always_lost_change_nothing(tmp_path: Path) -> None:
     account = new_account()
     failing = [True]
-    faults = Faults(lambda attempt: LostAnswer() if failing[0] and attempt.operation == "put" else None)
+    faults = FaultInjector(lambda attempt: LostAnswer() if failing[0] and attempt.operation == "put" else None)
     live = write(tmp_path / "live", TREES[0])
     writer = opened(account)
     writer._storage = replace(writer._storage, container=account.restarted(faults).container("box"))
@@ -384,8 +386,8 @@ def test_a_take_over_without_a_network_is_an_error_and_its_clean_up_alone_is_not
     for blob in plan_sweep(state_in(account.container("box"))).in_use:
         account.container("box").set_tags(blob, TTL)
     with pytest.raises(ConfigurationError, match="no network"):
-        opened(account.restarted(Faults(always(Refuse("no network")))))
-    opened(account.restarted(Faults(on("set_tags", Refuse("no network"), times=100))))
+        opened(account.restarted(FaultInjector(always(Refuse("no network")))))
+    opened(account.restarted(FaultInjector(on("set_tags", Refuse("no network"), times=100))))
     assert "goes on with the next backup: no network" in caplog.text
 
 
@@ -393,7 +395,7 @@ def test_a_failed_block_ends_the_reading_of_its_file(tmp_path: Path, monkeypatch
     """Else all of a large file would be read for nothing, and the blocks that have failed stay in memory."""
     monkeypatch.setattr(upload, "_SMALL", 0)
     account = new_account()
-    faults = Faults(on("stage_block", Refuse(), times=10_000))
+    faults = FaultInjector(on("stage_block", Refuse(), times=10_000))
     (tmp_path / "large").write_bytes(b"1" * 1000)
     with (
         upload.FileUploader(

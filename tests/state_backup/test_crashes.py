@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Crash, Faults, ProcessDied, at, on
-from state_backup.backup.settings import Owner, WriterSettings
+from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, at, on
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.restoring.restore import RestoreSettings, checkpoints, restore
@@ -32,7 +32,7 @@ def back_up_all(account: MemoryAccount, folder: Path, committed: list[int], firs
     names = (f"{first + number:08x}" for number in itertools.count())
     writer = open_state(
         state_in(account.container("box")),
-        Owner("flights"),
+        TaskIdentity("flights"),
         WriterSettings(threads=1),
         new_id=lambda: next(names),
     )
@@ -46,7 +46,7 @@ def test_whatever_was_committed_is_restored_wherever_a_backup_dies(tmp_path: Pat
     died = 0
     for number in itertools.count(1):
         account = new_account()
-        faults = Faults(at(number, Crash(after_effect=after_effect)))
+        faults = FaultInjector(at(number, Crash(after_effect=after_effect)))
         committed: list[int] = []
         try:
             back_up_all(account.restarted(faults), tmp_path / "live", committed)
@@ -75,7 +75,7 @@ def test_whatever_was_committed_is_restored_wherever_a_backup_dies(tmp_path: Pat
 def backed_up(folder: Path, trees: int = 2) -> MemoryAccount:
     """An account with checkpoints of the first trees, the last of them with permissions that are not usual."""
     account = new_account()
-    writer = open_state(state_in(account.container("box")), Owner("flights"), WriterSettings(threads=1))
+    writer = open_state(state_in(account.container("box")), TaskIdentity("flights"), WriterSettings(threads=1))
     for number in range(trees):
         live = write(folder / "live", TREES[number])
         (live / "1.sst").chmod(0o440) if number else None
@@ -131,7 +131,7 @@ def test_a_restore_that_dies_at_any_storage_call_leaves_the_old_directory(tmp_pa
     target = write(tmp_path / "restored", TREES[3])
     old = state_of(target)
     for number in itertools.count(1):
-        faults = Faults(at(number, Crash(after_effect=after_effect)))
+        faults = FaultInjector(at(number, Crash(after_effect=after_effect)))
         with contextlib.suppress(ProcessDied):
             restore(
                 state_in(account.restarted(faults).container("box")),
@@ -155,7 +155,7 @@ def test_a_sweep_that_dies_at_any_storage_call_is_finished_by_the_next_one(tmp_p
             container.put(f"{STATE}/files/{waste}", b"1")
         for blob in plan_sweep(state_in(container)).in_use:
             container.set_tags(blob, {"azureblobTtl": "30d"})
-        faults = Faults(at(number, Crash(after_effect=after_effect)))
+        faults = FaultInjector(at(number, Crash(after_effect=after_effect)))
         swept = account.restarted(faults).container("box")
         with contextlib.suppress(ProcessDied):
             sweep(
@@ -184,20 +184,20 @@ def test_a_take_over_that_dies_at_any_storage_call_is_finished_by_the_next_one(
     for number in itertools.count(1):
         account = backed_up(tmp_path)
         container = account.container("box")
-        committing = Faults(on("set_tags", Crash()))
+        committing = FaultInjector(on("set_tags", Crash()))
         with contextlib.suppress(ProcessDied):
-            writer = open_state(state_in(account.container("box")), Owner("flights"), WriterSettings(threads=1))
+            writer = open_state(state_in(account.container("box")), TaskIdentity("flights"), WriterSettings(threads=1))
             writer._storage = replace(writer._storage, container=account.restarted(committing).container("box"))
             writer.back_up({"store": write(tmp_path / "live", TREES[2])}, {"input": "2"})
         assert committing.died
-        faults = Faults(at(number, Crash(after_effect=after_effect)))
+        faults = FaultInjector(at(number, Crash(after_effect=after_effect)))
         with contextlib.suppress(ProcessDied):
             open_state(
                 state_in(account.restarted(faults).container("box")),
-                Owner("flights"),
+                TaskIdentity("flights"),
                 WriterSettings(threads=1),
             )
-        open_state(state_in(container), Owner("flights"), WriterSettings(threads=1))
+        open_state(state_in(container), TaskIdentity("flights"), WriterSettings(threads=1))
         assert not any(container.tags(blob.name) for blob in container.list())
         assert not plan_sweep(state_in(container), min_age=0).waste
         for tree in (2, 1):

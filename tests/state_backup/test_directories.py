@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state_backup.backup.arguments import MayBeEmpty
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.restoring.restore import RestoreSettings, checkpoints, restore
@@ -66,7 +66,7 @@ def test_checkpoints_are_restored_over_any_directory(trees: list[Dir], there: Di
     folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
         container = new_account().container("box")
-        writer = open_state(state_in(container), Owner("flights"), WriterSettings(keep=3, threads=1))
+        writer = open_state(state_in(container), TaskIdentity("flights"), WriterSettings(keep=3, threads=1))
         expected = []
         for tree in trees:
             make(folder / "live", tree)
@@ -94,14 +94,14 @@ import os, sys
 from pathlib import Path
 from azure_account.errors import ConfigurationError
 from state_backup.restoring.restore import restore
-from state_backup.backup.settings import Owner
+from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from tests.state_backup.dying import state_of
 from tests.state_backup.states import new_account, state_in
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 folder = Path(sys.argv[1])
 state = state_in(new_account().container("box"))
-writer = open_state(state, Owner("flights"))
+writer = open_state(state, TaskIdentity("flights"))
 live, restored = folder / "live", folder / "restored"
 (live / "sub").mkdir(parents=True)
 (live / "sub" / "a").write_bytes(b"1")

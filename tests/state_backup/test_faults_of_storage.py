@@ -14,10 +14,10 @@ from azure_account.account import NO_ATTRIBUTES
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, Unreachable, on
+from azure_account.memory.faults import FaultInjector, Refuse, Unreachable, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Request
-from state_backup import Owner, StateWriter, open_state, plan_sweep, restore, sweep
+from state_backup import StateWriter, TaskIdentity, open_state, plan_sweep, restore, sweep
 from state_backup.backup import upload
 from state_backup.backup.settings import WriterSettings
 from state_backup.backup.upload import FileUploader
@@ -39,7 +39,7 @@ MANY = {f"{number}.sst": b"many %d" % number for number in range(8)}
 
 
 def opened(container: BlobContainer, threads: int = 16) -> StateWriter:
-    return open_state(state_in(container), Owner("flights"), WriterSettings(threads=threads))
+    return open_state(state_in(container), TaskIdentity("flights"), WriterSettings(threads=threads))
 
 
 class RefusesTags(MemoryService):
@@ -164,13 +164,13 @@ def test_a_blob_under_a_legal_hold_keeps_no_other_back(tmp_path: Path, caplog: p
     for number in range(30):
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
     held = on("delete", Refuse("409 BlobImmutableDueToLegalHold"), name=lambda name: name.endswith("waste-07"))
-    holding = account.restarted(Faults(held)).container("box")
+    holding = account.restarted(FaultInjector(held)).container("box")
     assert 29 == sweep(state_in(holding), plan_sweep(state_in(holding), min_age=0), threads=4)
     assert "1 blobs of flights/task-3 are left for the next sweep: " in caplog.text
     check_no_orphans(container)
 
 
-class Sweeps(Faults):
+class Sweeps(FaultInjector):
     """Another process sweeps when the n-th request of an operation has been answered."""
 
     def __init__(self, operation: str, number: int, act: Callable[[], object]) -> None:
@@ -244,7 +244,7 @@ def test_a_file_that_is_swept_each_time_is_an_error_that_says_what_to_do(tmp_pat
 @pytest.mark.usefixtures("no_packs")
 def test_deletes_that_are_refused_for_good_do_not_make_backups_ever_slower(tmp_path: Path) -> None:
     account = new_account()
-    faults = Faults(on("delete", Refuse(), times=10**9))
+    faults = FaultInjector(on("delete", Refuse(), times=10**9))
     writer = opened(account.restarted(faults).container("box"))
     requests: list[int] = []
     for number in range(40):
@@ -272,7 +272,7 @@ def test_a_sweep_leaves_the_list_of_condemned_blobs_its_size(tmp_path: Path, mon
     monkeypatch.setattr("state_backup.sweeping.sweep.MOST_CONDEMNED", 10)
     account = new_account()
     opened(account.container("box")).back_up({"store": write(tmp_path / "live", TREES[0])})
-    container = account.restarted(Faults(on("delete", Refuse(), times=10**9))).container("box")
+    container = account.restarted(FaultInjector(on("delete", Refuse(), times=10**9))).container("box")
     for number in range(30):
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
     for _ in range(3):
@@ -301,14 +301,14 @@ def test_blobs_that_can_be_deleted_are_even_if_many_before_them_cannot(tmp_path:
     opened(container).back_up({"store": write(tmp_path / "live", TREES[0])})
     for number in range(200):
         container.put(f"{STATE}/files/waste-{number:03}", b"1")
-    refused = Faults(on("delete", Refuse(), times=10**9))
+    refused = FaultInjector(on("delete", Refuse(), times=10**9))
     sweep(
         state_in(account.restarted(refused).container("box")),
         plan_sweep(state_in(container), min_age=0),
     )
 
     held = on("delete", Refuse(), times=10**9, name=lambda name: name < f"{STATE}/files/waste-150")
-    faults = Faults(held)
+    faults = FaultInjector(held)
     writer = opened(account.restarted(faults).container("box"), threads=1)
     assert 20 == sum(each.operation == "delete" for each in faults.attempts)
     for _ in range(20):
@@ -325,7 +325,7 @@ def test_a_sweep_deletes_what_is_condemned_though_the_list_is_full(
     opened(container).back_up({"store": write(tmp_path / "live", TREES[0])})
     for number in range(12):
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
-    refused = account.restarted(Faults(on("delete", Refuse(), times=10**9))).container("box")
+    refused = account.restarted(FaultInjector(on("delete", Refuse(), times=10**9))).container("box")
     assert 0 == sweep(state_in(refused), plan_sweep(state_in(container), min_age=0))
     assert 10 == sweep(state_in(container), plan_sweep(state_in(container), min_age=0))
 
@@ -392,7 +392,7 @@ def test_a_clean_up_ends_when_the_service_is_out_of_reach_and_does_not_try_each_
     opened(account.container("box")).back_up({"store": write(tmp_path / "live", MANY)})
     for number in range(50):
         account.container("box").put(f"{STATE}/files/waste-{number:02}", b"1")
-    faults = Faults(on(operation, Unreachable(), times=10**9))
+    faults = FaultInjector(on(operation, Unreachable(), times=10**9))
     writer = opened(account.restarted(faults).container("box"), threads=1)
     tried = {each.name for each in faults.attempts if each.operation == operation}
     assert len(tried) <= 1
@@ -409,7 +409,7 @@ def test_a_sweep_ends_when_the_service_is_out_of_reach_and_does_not_try_each_blo
     opened(container).back_up({"store": write(tmp_path / "live", TREES[0])})
     for number in range(50):
         container.put(f"{STATE}/files/waste-{number:02}", b"1")
-    faults = Faults(on("delete", Unreachable(), times=10**9))
+    faults = FaultInjector(on("delete", Unreachable(), times=10**9))
     with pytest.raises(TransientError):
         sweep(
             state_in(account.restarted(faults).container("box")),

@@ -11,9 +11,9 @@ import pytest
 
 from azure_account.account import BlobContent
 from azure_account.memory.account import MemoryAccount
-from azure_account.report import Report
+from azure_account.report import ProgressCallbacks
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup import Owner, checkpoints, open_state, plan_sweep, restore
+from state_backup import TaskIdentity, checkpoints, open_state, plan_sweep, restore
 from state_backup.backup.settings import WriterSettings
 from state_backup.cli.reading import checkpoint_sizes, read_record
 from state_backup.restoring import download
@@ -58,7 +58,7 @@ def reached(account: MemoryAccount, damage: Damage) -> BlobContainer:
 def account(tmp_path: Path) -> MemoryAccount:
     """Two checkpoints, whose files are in several ranges."""
     account = new_account()
-    writer = open_state(state_in(account.container("box")), Owner("flights"))
+    writer = open_state(state_in(account.container("box")), TaskIdentity("flights"))
     for number in (0, 1):
         writer.back_up({"store": write(tmp_path / "live", TREES[number])}, {"input": str(number)})
     return account
@@ -96,13 +96,13 @@ def test_a_large_file_is_fetched_again_in_its_ranges(tmp_path: Path, monkeypatch
     monkeypatch.setattr(download.Downloader.__init__, "__kwdefaults__", {"threads": 3, "range_bytes": 1000})
     account = new_account()
     live = write(tmp_path / "live", {"large": bytes(range(256)) * 40})
-    open_state(state_in(account.container("box")), Owner("flights")).back_up({"store": live})
+    open_state(state_in(account.container("box")), TaskIdentity("flights")).back_up({"store": live})
     damage = Damage(3, 2, names="/files/")
     progress: list[int] = []
     restore(
         state_in(reached(account, damage)),
         {"store": tmp_path / "restored"},
-        report=Report(progress=progress.append),
+        report=ProgressCallbacks(progress=progress.append),
     )
     assert (2, live.joinpath("large").read_bytes()) == (damage.done, (tmp_path / "restored" / "large").read_bytes())
     assert 256 * 40 == sum(progress)
@@ -115,7 +115,7 @@ def test_a_writer_drops_no_checkpoint_because_of_what_was_damaged_on_the_way(
     """Else its next backup would drop a checkpoint whose index arrived damaged."""
     for first in range(1, 8):  # the record, then each index, of which every backup adds one
         damage = Damage(first, times)
-        writer = open_state(state_in(reached(account, damage)), Owner("flights"), WriterSettings(keep=30))
+        writer = open_state(state_in(reached(account, damage)), TaskIdentity("flights"), WriterSettings(keep=30))
         writer.back_up({"store": write(tmp_path / "live", TREES[first % 4])})
         assert 2 + first == len(checkpoints(state_in(account.container("box"))))
         assert damage.done or first > 3

@@ -13,7 +13,7 @@ from azure_account.documents.form import sealed
 from azure_account.errors import CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
-from state_backup.backup.settings import Owner
+from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.record.names import StateNames
 from state_backup.record.record import from_json, to_json
@@ -34,7 +34,7 @@ FOREIGN = ["other/blob", f"{STATE}/checkpoint.json", f"{STATE}x/files/a", f"{STA
 @pytest.fixture
 def container(tmp_path: Path) -> BlobContainer:
     container = new_account().container("box")
-    open_state(state_in(container), Owner("flights")).back_up({"store": write(tmp_path / "live", TREES[0])})
+    open_state(state_in(container), TaskIdentity("flights")).back_up({"store": write(tmp_path / "live", TREES[0])})
     container.put("other/blob", b"precious", BlobAttributes(tags={"of": "others"}))
     return container
 
@@ -55,7 +55,7 @@ def test_a_record_that_names_what_is_none_of_its_state_is_corrupt(container: Blo
     for forged in (replace(record, condemned=(name,)), replace(record, checkpoints=(index,))):
         container.put(RECORD, to_json(forged))
         with pytest.raises(CorruptError, match="which is no blob of its state"):
-            open_state(state_in(container), Owner("flights"))
+            open_state(state_in(container), TaskIdentity("flights"))
         with pytest.raises(CorruptError, match="which is no blob of its state"):
             plan_sweep(state_in(container), min_age=0)
     assert b"precious" == container.get("other/blob").data
@@ -63,7 +63,7 @@ def test_a_record_that_names_what_is_none_of_its_state_is_corrupt(container: Blo
 
 def test_a_blob_outside_that_an_index_names_is_never_deleted(container: BlobContainer, tmp_path: Path) -> None:
     changed_index(container, lambda file: file["blobs"][0].update({"blob-id": "other/blob"}))
-    writer = open_state(state_in(container), Owner("flights"))
+    writer = open_state(state_in(container), TaskIdentity("flights"))
     for tree in TREES[1:]:
         writer.back_up({"store": write(tmp_path / "live", {"only": str(tree).encode()})})
     assert b"precious" == container.get("other/blob").data
@@ -77,7 +77,7 @@ def test_a_blob_outside_that_an_index_names_is_not_undeleted(tmp_path: Path) -> 
     account = MemoryAccount(MemoryService(soft_delete=100))
     container = account.container("box")
     container.create()
-    open_state(state_in(container), Owner("flights")).back_up({"store": write(tmp_path / "live", TREES[0])})
+    open_state(state_in(container), TaskIdentity("flights")).back_up({"store": write(tmp_path / "live", TREES[0])})
     container.put("other/blob", b"deleted on purpose")
     container.delete("other/blob")
     changed_index(container, lambda file: file["blobs"][0].update({"blob-id": "other/blob"}))

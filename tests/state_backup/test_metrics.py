@@ -10,10 +10,10 @@ import pytest
 
 from azure_account.errors import FencedError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, LostAnswer, Reset, TimeOut, on
+from azure_account.memory.faults import FaultInjector, LostAnswer, Reset, TimeOut, on
 from azure_account.memory.service import MemoryService
 from state_backup import metrics
-from state_backup.backup.settings import Owner
+from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.restoring.restore import restore
 from state_backup.sweeping.sweep import plan_sweep, sweep
@@ -35,7 +35,7 @@ def transferred(exported: Exported, *names: str, **attributes: str) -> list[floa
 
 
 def back_up_all(account: MemoryAccount, tmp_path: Path) -> None:
-    writer = open_state(state_in(account.container("box")), Owner("flights"))
+    writer = open_state(state_in(account.container("box")), TaskIdentity("flights"))
     for tree in TREES[:3]:
         writer.back_up({"store": write(tmp_path / "live", tree)})
 
@@ -59,9 +59,9 @@ def test_a_backup_counts_what_it_uploads_and_what_it_retains_for_each_store(expo
 def test_requests_that_are_repeated_count_once(exported: Exported, tmp_path: Path, fault: LostAnswer) -> None:
     account = new_account()
     faults = [on(operation, fault, times=2) for operation in ("put", "delete", "set_tags")]
-    back_up_all(account.restarted(Faults(*faults)), tmp_path)
+    back_up_all(account.restarted(FaultInjector(*faults)), tmp_path)
     assert [6, 10, 3] == transferred(exported, "filesUploaded", "bytesUploaded", "checkpointsCommitted")
-    get = Faults(on("get", fault, skip=2, times=3))
+    get = FaultInjector(on("get", fault, skip=2, times=3))
     restore(state_in(account.restarted(get).container("box")), {"store": tmp_path / "restored"})
     assert [3, 7] == transferred(exported, "filesRestored", "bytesRestored")
 
@@ -69,8 +69,8 @@ def test_requests_that_are_repeated_count_once(exported: Exported, tmp_path: Pat
 @pytest.mark.usefixtures("no_packs")
 def test_what_is_not_committed_is_not_counted_as_a_checkpoint(exported: Exported, tmp_path: Path) -> None:
     account = new_account()
-    old = open_state(state_in(account.container("box")), Owner("flights"))
-    open_state(state_in(account.container("box")), Owner("flights"))
+    old = open_state(state_in(account.container("box")), TaskIdentity("flights"))
+    open_state(state_in(account.container("box")), TaskIdentity("flights"))
     with pytest.raises(FencedError):
         old.back_up({"store": write(tmp_path / "live", TREES[0])})
     assert [3, 0, 0] == transferred(exported, "filesUploaded", "filesRetained", "checkpointsCommitted")

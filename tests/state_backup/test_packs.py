@@ -14,11 +14,11 @@ import pytest
 from azure_account.account import BlobContent
 from azure_account.errors import CorruptError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from azure_account.memory.service import MemoryService
-from azure_account.report import Report
+from azure_account.report import ProgressCallbacks
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.index import packs
 from state_backup.index.snapshot_index import from_json
@@ -45,7 +45,7 @@ def many(draws: Random, files: int = FILES) -> dict[str, bytes]:
 
 
 def opened(container: BlobContainer, **settings: int) -> StateWriter:
-    return open_state(state_in(container), Owner("flights"), WriterSettings(**settings))  # type: ignore[arg-type]
+    return open_state(state_in(container), TaskIdentity("flights"), WriterSettings(**settings))  # type: ignore[arg-type]
 
 
 def file_blobs(container: BlobContainer) -> list[str]:
@@ -58,23 +58,23 @@ def in_newest(container: BlobContainer) -> dict[str, int]:
     return dict(from_json(container.get(index).data, index).blob_sizes())
 
 
-def requests(faults: Faults, since: int, *operations: str) -> int:
+def requests(faults: FaultInjector, since: int, *operations: str) -> int:
     return sum(not operations or each.operation in operations for each in faults.attempts[since:])
 
 
 @pytest.fixture
-def faults() -> Faults:
-    return Faults()
+def faults() -> FaultInjector:
+    return FaultInjector()
 
 
 @pytest.fixture
-def counted(faults: Faults) -> MemoryAccount:
+def counted(faults: FaultInjector) -> MemoryAccount:
     """An account whose requests are counted."""
     return new_account().restarted(faults)
 
 
 def test_three_hundred_small_files_are_backed_up_changed_and_restored_in_a_few_requests(
-    tmp_path: Path, counted: MemoryAccount, faults: Faults
+    tmp_path: Path, counted: MemoryAccount, faults: FaultInjector
 ) -> None:
     container = counted.container("box")
     tree = many(Random(1))
@@ -93,7 +93,7 @@ def test_three_hundred_small_files_are_backed_up_changed_and_restored_in_a_few_r
 
 
 def test_a_new_process_makes_no_request_for_each_file_if_nothing_has_changed(
-    tmp_path: Path, counted: MemoryAccount, faults: Faults
+    tmp_path: Path, counted: MemoryAccount, faults: FaultInjector
 ) -> None:
     container = counted.container("box")
     live = write(tmp_path / "live", many(Random(2), 2000))
@@ -335,7 +335,7 @@ def test_a_file_of_a_pack_is_whole_if_it_arrived_whole_once(tmp_path: Path) -> N
     account.container("box").put(pack, bytes(stored))
     flips, progress = FlipsInTurn(10, 3), list[int]()
     container = account.restarted(flips).container("box")
-    (found,) = verify(state_in(container), deep=True, report=Report(progress=progress.append))
+    (found,) = verify(state_in(container), deep=True, report=ProgressCallbacks(progress=progress.append))
     assert (3, ["d"], 40) == (flips.done, [fault.path for fault in found.faults], sum(progress))
 
 
@@ -367,7 +367,9 @@ def test_a_deleted_pack_is_undeleted_and_has_no_ttl(tmp_path: Path, caplog: pyte
     assert equal(tmp_path / "restored", tree)
 
 
-def test_only_the_needed_part_of_a_pack_is_downloaded(tmp_path: Path, counted: MemoryAccount, faults: Faults) -> None:
+def test_only_the_needed_part_of_a_pack_is_downloaded(
+    tmp_path: Path, counted: MemoryAccount, faults: FaultInjector
+) -> None:
     container = counted.container("box")
     tree = many(Random(9))
     checkpoint = opened(container).back_up({"store": write(tmp_path / "live", tree)})

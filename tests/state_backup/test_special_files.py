@@ -11,12 +11,12 @@ import pytest
 from azure_account.clock import ManualClock
 from azure_account.documents.form import sealed
 from azure_account.errors import AzureBlobError, ConflictError, CorruptError
-from state_backup import MayBeEmpty, Owner, checkpoints, open_state, restore
+from state_backup import MayBeEmpty, TaskIdentity, checkpoints, open_state, restore
 from state_backup.backup.settings import WriterSettings
 from state_backup.backup.upload import FileUploader
 from state_backup.index.dir_diff import to_upload
 from state_backup.local import scan as scan_module
-from state_backup.local.scan import ReadFiles, scan
+from state_backup.local.scan import ChecksumCache, scan
 from tests.state_backup.states import TREES, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def container(live: Path, request: pytest.FixtureRequest) -> BlobContainer:
     if request.param == "no_packs":
         request.getfixturevalue("no_packs")
     container = new_account().container("box")
-    open_state(state_in(container), Owner("flights")).back_up({"store": live})
+    open_state(state_in(container), TaskIdentity("flights")).back_up({"store": live})
     return container
 
 
@@ -69,7 +69,7 @@ def test_modification_times_are_restored_to_the_millisecond(container: BlobConta
 def test_a_restored_directory_is_backed_up_without_a_new_index(container: BlobContainer, tmp_path: Path) -> None:
     (first,) = checkpoints(state_in(container))
     restore(state_in(container), {"store": tmp_path / "restored"})
-    again = open_state(state_in(container), Owner("flights")).back_up({"store": tmp_path / "restored"})
+    again = open_state(state_in(container), TaskIdentity("flights")).back_up({"store": tmp_path / "restored"})
     assert first.indexes == again.indexes
 
 
@@ -116,7 +116,7 @@ def test_a_size_that_an_index_claims_is_compared_with_the_blob_before_the_disk_m
 def test_a_sound_large_file_is_restored(tmp_path: Path) -> None:
     container = new_account().container("box")
     live = write(tmp_path / "live", {"large": os.urandom(9 << 20)})
-    open_state(state_in(container), Owner("flights")).back_up({"store": live})
+    open_state(state_in(container), TaskIdentity("flights")).back_up({"store": live})
     restore(state_in(container), {"store": tmp_path / "restored"})
     assert (live / "large").read_bytes() == (tmp_path / "restored" / "large").read_bytes()
 
@@ -138,7 +138,7 @@ def test_a_file_that_becomes_a_pipe_before_it_is_read_does_not_stop_the_backup(
 
     monkeypatch.setattr(scan_module, "open_file", open_file)
     with pytest.raises(ConflictError, match="1.sst is no file any more. Back up a snapshot of it"):
-        open_state(state_in(container), Owner("flights"), WriterSettings(threads=1)).back_up(
+        open_state(state_in(container), TaskIdentity("flights"), WriterSettings(threads=1)).back_up(
             {"store": MayBeEmpty(live)}
         )
 
@@ -159,7 +159,7 @@ def test_a_file_counts_as_known_when_its_time_is_more_than_two_seconds_ago(
     tmp_path: Path, age: float, read_again: bool
 ) -> None:
     """A file may change twice within the resolution of a disk's times, and have the same size and time after both."""
-    known = ReadFiles(ManualClock(OLD / 1e9 + age))
+    known = ChecksumCache(ManualClock(OLD / 1e9 + age))
     live = write(tmp_path / "live", {"a": b"one"})
     checksums = []
     for content in (b"one", b"two"):

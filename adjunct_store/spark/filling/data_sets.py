@@ -20,7 +20,7 @@ from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill import VersionWriter
 from adjunct_store.spark.filling.settings import FillSettings
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azure_account.worker_errors import own_errors
@@ -66,7 +66,7 @@ def load_data_set(
         raise ConfigurationError("Function load_data_set needs a batch DataFrame; use fill_data_sets for a stream.")
     schema = changes_of(rows, spec).schema
     source = settings.source or DATA_SETS
-    terms = Terms(source, schema.partitions, bounded=True, rebuild=settings.rebuild, keep=settings.keep)
+    terms = FillRequirements(source, schema.partitions, bounded=True, rebuild=settings.rebuild, keep=settings.keep)
     opened = open_fill(store, schema.to_json(), terms)
     if opened.generation.sealed:
         opened = opened.build_beside(schema.to_json(), source, partitions=schema.partitions)
@@ -123,7 +123,7 @@ def fill_data_sets(
 
 
 @dataclass(frozen=True)
-class DataSet:
+class DataSetVersions:
     """The versions of a stream that a data set is: those above `after`, up to `last`, which has its end.
 
     generation: of its producer.
@@ -134,7 +134,7 @@ class DataSet:
     last: int
 
 
-def data_sets(ends: Iterable[Row], path: str) -> list[DataSet]:
+def data_sets(ends: Iterable[Row], path: str) -> list[DataSetVersions]:
     """The complete data sets of a stream, in their order.
 
     ends: rows of the view `control` for ends of the stream. Of several ends of a generation the first one counts.
@@ -142,12 +142,12 @@ def data_sets(ends: Iterable[Row], path: str) -> list[DataSet]:
     by_version: dict[tuple[int, int], list[Row]] = {}
     for end in ends:
         by_version.setdefault((end["version"], end["generation"] or 0), []).append(end)
-    found: list[DataSet] = []
+    found: list[DataSetVersions] = []
     for (version, generation), rows in sorted(by_version.items()):
         if found and generation <= found[-1].generation:
             continue
         _check_whole(rows, path, version)
-        found.append(DataSet(generation, found[-1].last if found else -1, version))
+        found.append(DataSetVersions(generation, found[-1].last if found else -1, version))
     return found
 
 
@@ -165,7 +165,7 @@ def _check_whole(ends: Iterable[Row], path: str, version: int) -> None:
             raise ConfigurationError(describe("read data sets of", path, cause, step))
 
 
-def _check_kept(wanted: DataSet, options: Mapping[str, str], path: str) -> None:
+def _check_kept(wanted: DataSetVersions, options: Mapping[str, str], path: str) -> None:
     """`ConfigurationError` if rows of the data set may be gone."""
     given = source_options({"path": path, **options}, os.environ)
     log = CommitLog(connect(given.account).container(given.address.container), given.stream)

@@ -10,7 +10,7 @@ from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.partition_writer import REPORT, PartitionReport, PartitionWriter
 from adjunct_store.spark.filling.settings import FillSettings
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.transitions import Publication, continued
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, FencedError, NotFoundError, describe
@@ -70,7 +70,7 @@ def fill(store: Location, rows: DataFrame, spec: FillSpec, settings: FillSetting
     source = settings.source or BATCH_SOURCE
     if not settings.rebuild:
         check_schema(store, schema, source, adds=True)
-    terms = Terms(source, schema.partitions, rebuild=settings.rebuild, adds=True, keep=settings.keep)
+    terms = FillRequirements(source, schema.partitions, rebuild=settings.rebuild, adds=True, keep=settings.keep)
     opened = open_fill(store, schema.to_json(), terms)
     batch = 0 if opened.base is None else opened.base.batch + 1
     return VersionWriter(store, opened, spec, schema, settings.cache_dir).run(rows, batch, bootstrapped=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.host.cache import STORE
 from adjunct_store.host.folders import store_folder
 from adjunct_store.host.working import Marker, working_directory
@@ -27,7 +27,7 @@ from adjunct_store.versions.names import StoreNames
 from arrow_avro import first_not_utf8, well_formed
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.location import Location
-from state_backup import LEAST_KEPT, Owner, PriorWork, WriterSettings, open_state, restore
+from state_backup import LEAST_KEPT, TaskIdentity, WriterHandover, WriterSettings, open_state, restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -131,7 +131,7 @@ class PartitionWriter:
         left, base = work.marker, self.base.get(partition, "")
         _begin_from(base, work, state)
         with PartitionStore(work.directory, self.schema) as opened:
-            applied = opened.apply(changes, Position(self.source, self.batch))
+            applied = opened.apply(changes, PartitionProgress(self.source, self.batch))
             with opened.checkpoint() as snapshot:
                 size = sum(path.stat().st_size for path in snapshot.rglob("*") if path.is_file())
                 writer = self._opened(state, partition, left)
@@ -155,8 +155,12 @@ class PartitionWriter:
         )
 
     def _opened(self, state: Location, partition: int, left: Marker | None) -> StateWriter:
-        owner = Owner(self.location.path, task_name=str(partition))
-        prior = PriorWork() if left is None else PriorWork(left.checkpoint if left.settled else "", left.read_files)
+        owner = TaskIdentity(self.location.path, task_name=str(partition))
+        prior = (
+            WriterHandover()
+            if left is None
+            else WriterHandover(left.checkpoint if left.settled else "", left.read_files)
+        )
         return open_state(state, owner, WriterSettings(LEAST_KEPT, self.epoch), prior=prior)
 
     def _kept(self, partition: int, writer: StateWriter) -> frozenset[str]:

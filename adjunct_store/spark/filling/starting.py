@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from adjunct_store.spark.filling.fill import VersionWriter
-    from adjunct_store.versions.opening import Opening
+    from adjunct_store.versions.opening import TakeoverPlan
 
 MOST_SECONDS = 60.0
 """For so long a query may look for its first batch; then it takes the store over without one."""
@@ -68,14 +68,14 @@ class QueryStart:
 
     def __init__(
         self,
-        check: Callable[[Opening], None],
-        start: Callable[[Opening], tuple[StreamingQuery, BatchGate]],
+        check: Callable[[TakeoverPlan], None],
+        start: Callable[[TakeoverPlan], tuple[StreamingQuery, BatchGate]],
         tolerates: Callable[[Exception], bool],
     ) -> None:
         self._check, self._start, self._tolerates = check, start, tolerates
         self._started: tuple[int, StreamingQuery, BatchGate] | None = None
 
-    def before_take_over(self, opening: Opening) -> str:
+    def before_take_over(self, opening: TakeoverPlan) -> str:
         """For `open_fill`: start the query, and wait until Spark has taken it. Returns its id.
 
         Raises what Spark or the source raises.

@@ -13,8 +13,8 @@ from pyspark.errors import PySparkException
 
 from adjunct_store.spark.filling.fill import VersionWriter
 from adjunct_store.spark.filling.starting import BatchGate, refusal
-from adjunct_store.versions.manifest import Serves
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.manifest import VisibleFrom
+from adjunct_store.versions.opening import FillRequirements
 from azure_account.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from adjunct_store.spark.filling.settings import StreamFillSettings
     from adjunct_store.versions.manifest import Generation
     from adjunct_store.versions.manifest_store import Fill
-    from adjunct_store.versions.opening import Opening
+    from adjunct_store.versions.opening import TakeoverPlan
     from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
@@ -51,10 +51,10 @@ class StreamPlan:
     settings: StreamFillSettings
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> FillRequirements:
         """What the fill asks of the store."""
         settings = self.settings
-        return Terms(
+        return FillRequirements(
             self.source,
             self.schema.partitions,
             bootstrap=settings.bootstrap,
@@ -72,10 +72,10 @@ class StreamPlan:
 
     def bootstraps(self, generation: Generation) -> bool:
         """Whether the next query reads what the source has now, and then ends."""
-        waiting = self.settings.bootstrap or generation.serves is Serves.BOOTSTRAPPED
+        waiting = self.settings.bootstrap or generation.serves is VisibleFrom.BOOTSTRAPPED
         return waiting and not generation.bootstrapped
 
-    def check(self, opening: Opening) -> None:
+    def check(self, opening: TakeoverPlan) -> None:
         """`ConfigurationError` unless the query that filled a generation has written its checkpoint."""
         published = -1 if opening.base is None else opening.base.batch
         number, query = opening.generation.number, opening.generation.query
@@ -86,7 +86,7 @@ class StreamPlan:
             checkpoint = f"store {self.store.path} with checkpoint {self.checkpoint.path}"
             raise ConfigurationError(describe("fill", checkpoint, misfit, f"{step} Nothing was changed."))
 
-    def start_first(self, opening: Opening) -> tuple[StreamingQuery, BatchGate]:
+    def start_first(self, opening: TakeoverPlan) -> tuple[StreamingQuery, BatchGate]:
         """Start the query of a generation that is not taken over yet. `ConfigurationError` if Spark refuses it."""
         gate = BatchGate(_fill_batch)
         return self._started(opening.generation, gate), gate

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.spark.reading.task_reader import PinnedStore
+    from adjunct_store.spark.reading.task_reader import StoreReadSpec
     from adjunct_store.view import View
     from azure_account.location import Location
 
@@ -101,7 +101,7 @@ def join(
     return joined.toDF(*names)
 
 
-def task_reader(store: Location, *, streaming: bool = True, settings: ReadSettings = ReadSettings()) -> PinnedStore:
+def task_reader(store: Location, *, streaming: bool = True, settings: ReadSettings = ReadSettings()) -> StoreReadSpec:
     """A reader for functions that run in tasks: `mapInArrow`, UDFs, `foreachPartition`. Make it on the driver.
 
     store: where the store is.
@@ -122,7 +122,7 @@ class Joiner:
     result: the rows, the values, and if there is one more field, whether the store has the key.
     """
 
-    store: PinnedStore
+    store: StoreReadSpec
     key_fields: pa.Schema
     keys: Sequence[int]
     values: pa.Schema
@@ -212,7 +212,7 @@ def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def values_of(
-    store: PinnedStore, keys: Sequence[pa.Array], fields: pa.Schema, at_most: int | None = None
+    store: StoreReadSpec, keys: Sequence[pa.Array], fields: pa.Schema, at_most: int | None = None
 ) -> pa.StructArray:
     """The values of keys. fields: of the keys for which the query was planned. at_most: see `View.lookup`.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-    from adjunct_store.spark.reading.task_reader import PinnedStore
+    from adjunct_store.spark.reading.task_reader import StoreReadSpec
     from azure_account.location import Location
 
 
@@ -55,7 +55,7 @@ def lookup(
     return found
 
 
-def _looker(store: PinnedStore, fields: pa.Schema, values: pa.Schema) -> Callable[..., pa.Array]:
+def _looker(store: StoreReadSpec, fields: pa.Schema, values: pa.Schema) -> Callable[..., pa.Array]:
     def find(*columns: pa.Array) -> pa.Array:
         found = values_of(store, columns, fields)
         return pa.StructArray.from_arrays(picked(found, values), fields=list(values), mask=found.is_null())

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.spark.reading.batch_pins import BatchPins
-from adjunct_store.spark.reading.task_reader import BATCH, QUERY, PinnedStore
+from adjunct_store.spark.reading.task_reader import BATCH, QUERY, StoreReadSpec
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import release
 from azure_account.errors import ConfigurationError, NotFoundError, describe
@@ -34,7 +34,7 @@ class PlannedStore:
     hold: of the version that a batch job has pinned; say how long it is needed.
     """
 
-    pinned: PinnedStore
+    pinned: StoreReadSpec
     schema: StoreSchema
     hold: PinHold | None = None
 
@@ -47,17 +47,17 @@ def plan(store: Location, settings: ReadSettings, *, streaming: bool) -> Planned
     version, form, folder = settings.version, settings.form, settings.folder
     found, schema = _planned(store, version)
     if streaming or _in_micro_batch():
-        pinned_later = PinnedStore(store, version=version, form=form, cache_dir=folder, driver=_DRIVER)
+        pinned_later = StoreReadSpec(store, version=version, form=form, cache_dir=folder, driver=_DRIVER)
         return PlannedStore(pinned_later, schema)
     hold = _batch_pins.pin(store, found, version)
     number = hold.pin.version.number
     if number != found.number:
         _, schema = _planned(store, number)
-    pinned = PinnedStore(store, hold.pin.reader, version=number, form=form, cache_dir=folder)
+    pinned = StoreReadSpec(store, hold.pin.reader, version=number, form=form, cache_dir=folder)
     return PlannedStore(pinned, schema, hold)
 
 
-def kept(planned: PlannedStore) -> PinnedStore:
+def kept(planned: PlannedStore) -> StoreReadSpec:
     """Keep the version pinned until the process ends: for functions that may be called at any time."""
     if planned.hold is not None:
         planned.hold.for_good()

@@ -19,9 +19,9 @@ from pyspark import TaskContext
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
-from adjunct_store.host.directories import FetchedDirectories
+from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.metrics import StoreMetrics
-from adjunct_store.versions.pins import Reader, pin_version, reader_of
+from adjunct_store.versions.pins import ReaderId, pin_version, reader_of
 from adjunct_store.view import Form, View, open_view
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
@@ -51,7 +51,7 @@ _PIN_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
-class PinnedStore:
+class StoreReadSpec:
     """A store as the tasks of a query read it. Picklable; made on the driver.
 
     location: where the store is.
@@ -80,14 +80,14 @@ class PinnedStore:
         if known is not None and SYSTEM_CLOCK.monotonic() < known.until:
             return known.version, known.generation
         try:
-            who = Reader(reader, self.driver)
+            who = ReaderId(reader, self.driver)
             found = pin_version(self.location.open(), self.location.path, who, batch, version=self.version)
         except NotFoundError as error:
             step = "Start its fill first, and the query after wait_until_ready."
             if self.version is not None:
                 step = "Give the number of a version that it has, or leave `version` out for the newest one."
             raise NotFoundError(describe("read", f"store {self.location}", str(error), step)) from error
-        _pins[key] = _Pinned(*found, SYSTEM_CLOCK.monotonic() + _PIN_SECONDS)
+        _pins[key] = _CachedPin(*found, SYSTEM_CLOCK.monotonic() + _PIN_SECONDS)
         while len(_pins) > _PINS:
             _pins.popitem(last=False)
         return found
@@ -136,7 +136,7 @@ class PinnedStore:
 
 
 @dataclass(frozen=True)
-class _Pinned:
+class _CachedPin:
     """A pin that this process has read. until: after that it is read again, which renews it if it grows old."""
 
     version: Version
@@ -145,11 +145,11 @@ class _Pinned:
 
 
 @dataclass
-class _Open:
-    """A version that this process has open. reader, turn: of the last task that used it, see `_Turns`."""
+class _OpenVersion:
+    """A version that this process has open. reader, turn: of the last task that used it, see `_TaskCounter`."""
 
     view: View
-    directories: FetchedDirectories
+    directories: LazyDirectories
     metrics: StoreMetrics
     reader: str
     turn: int
@@ -164,7 +164,7 @@ class _Open:
 
 
 @dataclass
-class _Turns:
+class _TaskCounter:
     """Counts the tasks of this process; it runs one at a time. Outside of tasks each use is a turn."""
 
     count: int = 0
@@ -177,37 +177,37 @@ class _Turns:
         return self.count
 
 
-_turns = _Turns()
+_turns = _TaskCounter()
 _Key: TypeAlias = "tuple[int, Location, str, str | None, tuple[str, ...], str]"
-_pins: OrderedDict[tuple[int, Location, str, int, str | None], _Pinned] = OrderedDict()
-_opened: OrderedDict[_Key, _Open] = OrderedDict()
+_pins: OrderedDict[tuple[int, Location, str, int, str | None], _CachedPin] = OrderedDict()
+_opened: OrderedDict[_Key, _OpenVersion] = OrderedDict()
 # The process id is part of the keys: a forked process must not use what its parent has open.
 
 
-def _key(store: PinnedStore, version: Version, generation: Generation) -> _Key:
+def _key(store: StoreReadSpec, version: Version, generation: Generation) -> _Key:
     """By what is in the version: a store that was deleted and made again has the same numbers."""
     schema = json.dumps(generation.schema, sort_keys=True)
     return os.getpid(), store.location, store.form, store.cache_dir, version.checkpoints, schema
 
 
-def _open(store: PinnedStore, version: Version, generation: Generation) -> _Open:
+def _open(store: StoreReadSpec, version: Version, generation: Generation) -> _OpenVersion:
     key, turn = _key(store, version, generation), _turns.of(_task())
     reader, _ = store.reads()
     found = _opened.get(key)
     if found is None or found.turn != turn:
         _close_idle(key, reader, turn)
     if found is None:
-        directories = FetchedDirectories(_host_cache(store), version)
+        directories = LazyDirectories(_host_cache(store), version)
         metrics = StoreMetrics(store.location.container, store.location.path)
         schema = StoreSchema.from_json(generation.schema)
         view = open_view(directories, schema, store.form, metrics, partial(_discard, key, directories))
-        found = _opened[key] = _Open(view, directories, metrics, reader, turn)
+        found = _opened[key] = _OpenVersion(view, directories, metrics, reader, turn)
     found.reader, found.turn = reader, turn
     _opened.move_to_end(key)
     return found
 
 
-def _host_cache(store: PinnedStore) -> HostCache:
+def _host_cache(store: StoreReadSpec) -> HostCache:
     location = store.location
     cache_dir = None if store.cache_dir is None else Path(store.cache_dir)
     return HostCache(location.open(), location.path, cache_dir)
@@ -231,7 +231,7 @@ def _without_version(key: _Key) -> tuple[Any, ...]:
     return key[:4]
 
 
-def _discard(key: _Key, directories: FetchedDirectories, partition: int, error: CorruptError) -> None:
+def _discard(key: _Key, directories: LazyDirectories, partition: int, error: CorruptError) -> None:
     """Let the next task fetch a partition again. The view stays open, since a scan may be using it."""
     found = _opened.get(key)
     if found is not None and found.directories is directories:

@@ -19,18 +19,18 @@ from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import PartitionStore
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.versions.transitions import Publication
 from azure_account.cli.commands import ERROR
-from azure_account.cli.shell import Shell
+from azure_account.cli.shell import CommandContext
 from azure_account.cli.texts import size_text
 from azure_account.errors import ConfigurationError
 from azure_account.host_locks import exclusive
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, on
-from state_backup.backup.settings import Owner
+from azure_account.memory.faults import FaultInjector, Refuse, on
+from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.local import scan
 from tests.adjunct_store import tasks
@@ -74,13 +74,13 @@ def new_store(account: MemoryAccount, tmp_path: Path, store: str = STORE, **sett
     fill = open_fill(
         Location.in_container(container, store),
         SCHEMA.to_json(),
-        Terms(partitions=2, source="planes", threads=1, **settings),
+        FillRequirements(partitions=2, source="planes", threads=1, **settings),
     )
     return BatchWriter(location_of(container, store), fill, SCHEMA, tmp_path / "writer")
 
 
 def run(account: MemoryAccount, *arguments: str) -> Result:
-    shell = Shell(
+    shell = CommandContext(
         connect=lambda _: account,
         env={"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET},
         clock=account.clock,
@@ -391,7 +391,7 @@ def test_entries_that_cannot_be_read_are_found_by_deep(
     with PartitionStore(tmp_path / "rocks", SCHEMA) as store:
         store._database.rdict[key] = record
         state = open_state(
-            Location.in_container(account.container("box"), StoreNames(STORE).state(1, 0)), Owner("test")
+            Location.in_container(account.container("box"), StoreNames(STORE).state(1, 0)), TaskIdentity("test")
         )
         with store.checkpoint() as directory:
             checkpoint = str(state.back_up({"store": directory}).id)
@@ -441,7 +441,7 @@ def test_clean_cache_frees_what_no_process_has_open(
 
 
 def test_errors_of_the_account_are_one_message(account: MemoryAccount, planes: BatchWriter) -> None:
-    refused = account.restarted(Faults(on("list", Refuse())))
+    refused = account.restarted(FaultInjector(on("list", Refuse())))
     result = run(refused, "ls", "box")
     assert ERROR == result.exit_code
     assert 1 == len(result.stderr.strip().splitlines())

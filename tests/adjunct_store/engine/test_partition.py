@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adjunct_store.encoding.schema import StoreSchema
-from adjunct_store.engine import Applied, PartitionStore, Position
+from adjunct_store.engine import ApplyResult, PartitionProgress, PartitionStore
 from adjunct_store.engine import changes as changes_module
 from adjunct_store.engine.rocks import Database
 from adjunct_store.view import FORMS, View, open_view
@@ -50,8 +50,8 @@ class Model:
         self.rows: dict[str, tuple[Any, int]] = {}
         self.seen: Counter[str] = Counter()
 
-    def apply(self, run: list[tuple[Any, ...]]) -> Applied:
-        applied = Applied()
+    def apply(self, run: list[tuple[Any, ...]]) -> ApplyResult:
+        applied = ApplyResult()
         last = {row[0]: row[1:] for row in sorted(run, key=lambda row: row[2:])}
         for key, (value, *orders) in last.items():
             before, order = self.rows.get(key), (orders or [0])[0]
@@ -108,14 +108,14 @@ def runs_of(changes: st.SearchStrategy[list[tuple[Any, ...]]]) -> st.SearchStrat
     return st.lists(st.builds(Run, changes, cuts, st.sampled_from([1, 10**6]), st.integers(0, 3)), max_size=5)
 
 
-def apply(folder: Path, schema: StoreSchema, run: Run, number: int) -> Applied:
+def apply(folder: Path, schema: StoreSchema, run: Run, number: int) -> ApplyResult:
     """In a store that is opened for it. Some changes are there twice."""
     first, second = sorted(run.cuts)
     whole = batch_of(schema, run.changes + run.changes[: run.repeated], as_given=True)
     batches = [whole.slice(0, first), whole.slice(first, second - first), whole.slice(second)]
     with PartitionStore(folder / "p", schema, file_bytes=1, run_bytes=run.run_bytes) as store:
-        applied = store.apply(batches, Position("flights", number))
-        assert Position("flights", number, applied.entries, applied.tombstones) == store.position
+        applied = store.apply(batches, PartitionProgress("flights", number))
+        assert PartitionProgress("flights", number, applied.entries, applied.tombstones) == store.position
     return applied
 
 
@@ -147,9 +147,9 @@ def test_two_changes_of_a_key_without_an_order_are_refused_and_nothing_is_writte
     batch = batch_of(AIRPORTS, [("A", named("a")), ("B", named("b")), ("B", named("c")), ("C", None)])
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
         with pytest.raises(ConfigurationError, match="two different changes of key faa='B'. Give `then_by`"):
-            store.apply([batch.slice(0, split), batch.slice(split)], Position("s", 0))
-        store.apply([batch.slice(0, 2), batch.slice(1, 1)], Position("s", 0))  # the same change twice is one
-        assert Position("s", 0, 2) == store.position
+            store.apply([batch.slice(0, split), batch.slice(split)], PartitionProgress("s", 0))
+        store.apply([batch.slice(0, 2), batch.slice(1, 1)], PartitionProgress("s", 0))  # the same change twice is one
+        assert PartitionProgress("s", 0, 2) == store.position
 
 
 def test_two_changes_of_a_key_with_one_order_are_refused(tmp_path: Path) -> None:
@@ -158,13 +158,13 @@ def test_two_changes_of_a_key_with_one_order_are_refused(tmp_path: Path) -> None
         PartitionStore(tmp_path / "p", ORDERED) as store,
         pytest.raises(ConfigurationError, match=r"key faa='B' with the same order. Give `then_by`"),
     ):
-        store.apply([batch], Position("s", 0))
+        store.apply([batch], PartitionProgress("s", 0))
 
 
 def test_batches_that_are_said_to_be_sorted_and_are_not_are_an_error(tmp_path: Path) -> None:
     batch = batch_of(AIRPORTS, [("A", named("a")), ("B", named("b"))])
     with PartitionStore(tmp_path / "p", AIRPORTS) as store, pytest.raises(ValueError, match="not sorted"):
-        store.apply([batch.slice(1), batch.slice(0, 1)], Position("s", 0), are_sorted=True)
+        store.apply([batch.slice(1), batch.slice(0, 1)], PartitionProgress("s", 0), are_sorted=True)
 
 
 def test_an_entry_that_is_too_large_is_refused_by_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,15 +172,17 @@ def test_an_entry_that_is_too_large_is_refused_by_its_key(tmp_path: Path, monkey
     batch = batch_of(AIRPORTS, [("A", named("a")), ("B", named("b" * 101))])
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
         with pytest.raises(ConfigurationError, match=r"entry of key faa='B' has 10\d bytes; at most 100 are allowed"):
-            store.apply([batch], Position("s", 0))
+            store.apply([batch], PartitionProgress("s", 0))
         assert store.position is None
 
 
 def test_a_timestamp_order_decides_and_equal_orders_in_two_batches_take_the_newer_batch(tmp_path: Path) -> None:
     with PartitionStore(tmp_path / "p", ORDERED) as store:
-        store.apply([batch_of(ORDERED, [("A", named("a"), 5), ("B", named("b"), 5)])], Position("s", 0))
-        applied = store.apply([batch_of(ORDERED, [("A", named("c"), 5), ("B", named("d"), 4)])], Position("s", 1))
-    assert Applied(entries=2, upserts=1, ignored_older=1) == applied
+        store.apply([batch_of(ORDERED, [("A", named("a"), 5), ("B", named("b"), 5)])], PartitionProgress("s", 0))
+        applied = store.apply(
+            [batch_of(ORDERED, [("A", named("c"), 5), ("B", named("d"), 4)])], PartitionProgress("s", 1)
+        )
+    assert ApplyResult(entries=2, upserts=1, ignored_older=1) == applied
     with open_view({0: tmp_path / "p"}, ORDERED) as view:
         assert [named("c"), named("b")] == view.get_many([("A",), ("B",)])
 
@@ -189,10 +191,10 @@ def test_a_small_batch_is_one_file_and_not_all_of_the_partition_is_written_again
     """What a batch writes is uploaded."""
     rows = [(f"{number:05}", named(random.Random(number).randbytes(20).hex())) for number in range(20_000)]
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
-        store.apply([batch_of(AIRPORTS, rows)], Position("s", 0))
+        store.apply([batch_of(AIRPORTS, rows)], PartitionProgress("s", 0))
         for number in range(1, 4):
             before = set((tmp_path / "p").glob("*.sst"))
-            store.apply([batch_of(AIRPORTS, rows[number::1_000])], Position("s", number))
+            store.apply([batch_of(AIRPORTS, rows[number::1_000])], PartitionProgress("s", number))
             assert 1 == len(set((tmp_path / "p").glob("*.sst")) - before)
             assert before <= set((tmp_path / "p").glob("*.sst"))
 
@@ -204,7 +206,7 @@ def test_most_of_a_partition_is_not_written_again_while_few_entries_change(tmp_p
         for number in range(batches):
             keys = draw.sample(range(count), count // 100) if number else range(count)
             rows = [(f"{key:05}", named(draw.randbytes(20).hex(), number)) for key in keys]
-            store.apply([batch_of(AIRPORTS, rows)], Position("s", number))
+            store.apply([batch_of(AIRPORTS, rows)], PartitionProgress("s", number))
             with store.checkpoint() as directory:  # without files that are to be deleted
                 there = {path.name: path.stat().st_size for path in directory.glob("*.sst")}
             written.append(sum(size for name, size in there.items() if name not in seen))
@@ -218,13 +220,13 @@ def test_most_of_a_partition_is_not_written_again_while_few_entries_change(tmp_p
 def test_logs_of_rocksdb_do_not_pile_up(tmp_path: Path) -> None:
     for number in range(5):
         with PartitionStore(tmp_path / "p", AIRPORTS) as store:
-            store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", number))
+            store.apply([batch_of(AIRPORTS, [("A", named("a"))])], PartitionProgress("s", number))
     assert ["LOG"] == [path.name for path in (tmp_path / "p").glob("LOG*")]
 
 
 def test_a_full_disk_is_a_configuration_error_and_the_partition_is_as_before(tmp_path: Path) -> None:
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
-        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", 0))
+        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], PartitionProgress("s", 0))
     program = [sys.executable, "-c", _FULL_DISK, str(tmp_path / "p")]
     outputs = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     assert ["ConfigurationError: write", "ConfigurationError: write", "0"] == outputs
@@ -235,7 +237,7 @@ def test_a_full_disk_is_a_configuration_error_and_the_partition_is_as_before(tmp
 _FULL_DISK = """
 import random, resource, sys
 from pathlib import Path
-from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.engine import PartitionStore, PartitionProgress
 from azure_account.errors import ConfigurationError
 from tests.adjunct_store.changes import AIRPORTS, batch_of, named
 batch = batch_of(AIRPORTS, [(f"{key:05}", named(random.randbytes(50).hex())) for key in range(10_000)])
@@ -243,7 +245,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))  # no file can be 
 for run_bytes in (1, 1 << 30):  # while changes are sorted on disk, and while the files of entries are written
     with PartitionStore(Path(sys.argv[1]), AIRPORTS, run_bytes=run_bytes) as store:
         try:
-            store.apply([batch], Position("s", 1))
+            store.apply([batch], PartitionProgress("s", 1))
         except ConfigurationError as error:
             assert "room on the disk" in str(error), error
             print(f"{type(error).__name__}: {str(error).split()[0]}")
@@ -279,7 +281,7 @@ def test_a_disk_that_is_too_full_for_a_compaction_does_not_hold_up_what_fits(tmp
 _BATCHES = """
 import random, sys
 from pathlib import Path
-from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.engine import PartitionStore, PartitionProgress
 from azure_account.errors import ConfigurationError
 from tests.adjunct_store.changes import AIRPORTS, batch_of, named
 draw = random.Random(3)
@@ -288,7 +290,7 @@ try:
         for number in range(14):
             rows = [(f"{key:05}", named(draw.randbytes(50).hex())) for key in range(number, 14 * 700, 14)]
             try:
-                store.apply([batch_of(AIRPORTS, rows)], Position("s", number))
+                store.apply([batch_of(AIRPORTS, rows)], PartitionProgress("s", number))
                 print("applied")
             except ConfigurationError as error:
                 assert "room on the disk" in str(error), error
@@ -305,33 +307,33 @@ def test_errors_of_the_source_are_passed_on_and_nothing_is_written(tmp_path: Pat
 
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
         with pytest.raises(ConnectionResetError, match="the source is gone"):
-            store.apply(source(), Position("s", 0))
+            store.apply(source(), PartitionProgress("s", 0))
         assert store.position is None
     assert not (tmp_path / "p.sst").exists()
 
 
 def test_a_checkpoint_has_what_was_applied_and_is_gone_after_its_block(tmp_path: Path) -> None:
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
-        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], Position("s", 3))
+        store.apply([batch_of(AIRPORTS, [("A", named("a"))])], PartitionProgress("s", 3))
         with store.checkpoint() as directory:
-            store.apply([batch_of(AIRPORTS, [("A", None)])], Position("s", 4))
+            store.apply([batch_of(AIRPORTS, [("A", None)])], PartitionProgress("s", 4))
             with open_view({0: directory}, AIRPORTS) as view:
                 assert (1, named("a")) == (view.entries, view.get("A"))
-            assert Position("s", 4, entries=0) == store.position
+            assert PartitionProgress("s", 4, entries=0) == store.position
         assert not directory.exists()
 
 
 _WRITES = """
 import sys
 from pathlib import Path
-from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.engine import PartitionStore, PartitionProgress
 from tests.adjunct_store.changes import ORDERED, batch_of, named
 number = int(sys.argv[2])
 while True:
     batch = batch_of(ORDERED, [(f"{key:05}", named("x" * 20, number), number) for key in range(30_000)])
     with PartitionStore(Path(sys.argv[1]), ORDERED, file_bytes=20_000) as store:
         print("begin", number, flush=True)
-        store.apply([batch], Position("s", number))
+        store.apply([batch], PartitionProgress("s", number))
         print("done", number, flush=True)
         number += 1
 """

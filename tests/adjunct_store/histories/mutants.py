@@ -9,7 +9,7 @@ import pytest
 
 from adjunct_store.versions import transitions
 from adjunct_store.versions.cleaning import KnownPins
-from adjunct_store.versions.manifest import Manifest, State
+from adjunct_store.versions.manifest import Manifest, VersionState
 from adjunct_store.versions.manifest_store import Fill
 from tests.histories.mutants import Mutant, edited
 
@@ -56,7 +56,9 @@ def _drops_without_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
         numbers = beyond(manifest)
         hidden = replace(
             manifest,
-            versions=tuple(replace(v, state=State.RETIRING) if v.number in numbers else v for v in manifest.versions),
+            versions=tuple(
+                replace(v, state=VersionState.RETIRING) if v.number in numbers else v for v in manifest.versions
+            ),
         )
         unused = fill._pins.unused_versions(hidden, numbers)
 
@@ -127,12 +129,12 @@ MUTANTS: dict[str, Mutant] = {
         "adjunct_store.versions.transitions:drop", "each.number in unused", "(each.number in unused or len(unused) > 1)"
     ),
     "the epoch is not checked when the manifest is read again": edited(
-        "azure_account.documents.owner:OwnedDocumentStore.check_owner",
+        "azure_account.documents.owner:OwnedDocumentBlob.check_owner",
         "(found.epoch, found.writer) != (own.epoch, own.writer)",
         "False",
     ),
     "the manifest is written without a condition": edited(
-        "azure_account.documents.document:DocumentStore.write",
+        "azure_account.documents.document:DocumentBlob.write",
         "IF_ABSENT if before is None else Condition(if_match=before)",
         "Condition()",
     ),
@@ -147,7 +149,7 @@ MUTANTS: dict[str, Mutant] = {
     "a generation leaves the manifest with a version": edited(
         "adjunct_store.versions.transitions:drop",
         "{each.generation for each in versions}",
-        "{each.generation for each in versions if each.state is State.SERVING}",
+        "{each.generation for each in versions if each.state is VersionState.SERVING}",
     ),
     "a batch that was published before is published again": edited(
         "adjunct_store.versions.transitions:publish", "new.batch <= base.batch", "False"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from adjunct_store.versions import manifest as manifest_json
 from adjunct_store.versions import pin as pin_json
-from adjunct_store.versions.manifest import Manifest, Serves, State
+from adjunct_store.versions.manifest import Manifest, VersionState, VisibleFrom
 from adjunct_store.versions.pin import SHARED
 from azure_account.clock import ManualClock
 from azure_account.errors import CorruptError
@@ -163,7 +163,7 @@ class Truth(histories.Truth):
 
     @staticmethod
     def _data_sets(manifest: Manifest) -> bool:
-        return any(each.serves is Serves.SEALED for each in manifest.generations)
+        return any(each.serves is VisibleFrom.SEALED for each in manifest.generations)
 
     def content(self, generation: int, batch: int, partition: int) -> list[int]:
         """What a partition has after a batch of a generation."""
@@ -174,7 +174,7 @@ class Truth(histories.Truth):
             old = before.version(version.number)
             if old is None:
                 self._published(version, before)
-            elif old.state is State.RETIRING and version.state is State.SERVING:
+            elif old.state is VersionState.RETIRING and version.state is VersionState.SERVING:
                 self.fail(f"version {version.number} serves again")
         gone = {each.number for each in before.versions} - {each.number for each in now.versions}
         self.seen["a version is dropped"] += len(gone)
@@ -243,7 +243,7 @@ class Truth(histories.Truth):
         generation = self.manifest.generation(version.generation)
         if generation is None or not generation.visible:
             self.fail(f"{name} is confirmed with version {version.number}, which readers may not see")
-        self.seen["a pin is confirmed after its version retires"] += version.state is State.RETIRING
+        self.seen["a pin is confirmed after its version retires"] += version.state is VersionState.RETIRING
 
     def given_up(self, query: str, batch: int) -> bool:
         """Whether Spark uses nothing of this batch's tasks any more."""
@@ -272,7 +272,7 @@ class Truth(histories.Truth):
         if last is not None:
             self._again(last, use, found.state)
 
-    def _again(self, last: Use, use: Use, state: State) -> None:
+    def _again(self, last: Use, use: Use, state: VersionState) -> None:
         """A batch that is run again, or another task of it, uses the same version unless its pin has expired."""
         self.seen["a batch is read again"] += 1
         followed = self.followed(reader_of(use.query), use.batch)
@@ -280,6 +280,6 @@ class Truth(histories.Truth):
         running = use.at - last.at < expires / 2
         if last.version != use.version and (running or use.at - last.written < expires):
             self.fail(f"batch {use.batch} of {use.query} uses versions {last.version} and {use.version}")
-        if last.version == use.version and state is State.RETIRING:
+        if last.version == use.version and state is VersionState.RETIRING:
             self.seen["a batch is read again after its version retires"] += 1
             self.seen["a batch is read again while a copy of its query is ahead"] += followed

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from adjunct_store.spark.filling.query_checkpoint import CheckpointState, one_spelling
-from adjunct_store.versions.manifest import Manifest, Serves
+from adjunct_store.versions.manifest import Manifest, VisibleFrom
 from adjunct_store.versions.manifest_store import open_fill
-from adjunct_store.versions.opening import Terms
-from adjunct_store.versions.pins import Reader, pin_version, release
+from adjunct_store.versions.opening import FillRequirements
+from adjunct_store.versions.pins import ReaderId, pin_version, release
 from adjunct_store.versions.transitions import Publication
 from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError, TransientError
 from azure_account.location import Location
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
-    from adjunct_store.versions.opening import Opening
+    from adjunct_store.versions.opening import TakeoverPlan
     from azure_account.account import BlobContainer
     from azure_account.retrying.retry_loop import Request
 
@@ -221,7 +221,7 @@ class StoreWorld(World[StoreProcess]):
         self.truth.fillers[f"p{process.number}"] = Filler(source, process.told)
         self.truth.seen["a store is opened by another spelling"] += current is not None and current.source == source
         schema = SCHEMA if current is None else dict(current.schema)
-        terms = Terms(
+        terms = FillRequirements(
             source,
             PARTITIONS,
             bootstrap=draws.random() < 0.4,
@@ -244,7 +244,7 @@ class StoreWorld(World[StoreProcess]):
     def _queries(self, process: StoreProcess) -> dict[int, CheckpointState]:
         return self.queries.setdefault(process.folder, {})
 
-    def _start_query(self, process: StoreProcess, opening: Opening) -> str:
+    def _start_query(self, process: StoreProcess, opening: TakeoverPlan) -> str:
         """What `fill_stream` does before the store is taken over. Data sets have no query."""
         if process.kind != "last" and process.draws.random() < 0.08:
             raise RefusedError("Spark refuses the query")
@@ -275,14 +275,14 @@ class StoreWorld(World[StoreProcess]):
         }
         self.truth.seen["a batch is published again"] += base is not None and batch == base.batch
         ready = process.draws.random() < 0.4 or process.sealing
-        process.sealing = ready and generation.serves is Serves.SEALED
+        process.sealing = ready and generation.serves is VisibleFrom.SEALED
         version = fill.publish(
             Publication(
                 batch,
                 checkpoints,
                 batch + 1,
                 100,
-                bootstrapped=ready and generation.serves is Serves.BOOTSTRAPPED,
+                bootstrapped=ready and generation.serves is VisibleFrom.BOOTSTRAPPED,
                 sealed=process.sealing,
             )
         )
@@ -352,7 +352,7 @@ class StoreWorld(World[StoreProcess]):
     def read_store(self, process: StoreProcess) -> None:
         """Pin a version for the batch of the reader, then read it."""
         query, batch, could = process.query, process.batch, self.truth.manifest.newest is not None
-        reader = Reader(reader_of(query), process.driver)
+        reader = ReaderId(reader_of(query), process.driver)
         try:
             version, generation = pin_version(process.container, STORE, reader, batch, new_id=process.new_id)
         except NotFoundError:

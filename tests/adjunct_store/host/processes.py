@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from adjunct_store.host.cleaning import clean_cache
 from azure_account.host_locks import exclusive
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from azure_account.retrying.retry_loop import Intercept, Request
 from tests.adjunct_store.host.stored import account_of, downloads, is_whole, opened
 from tests.state_backup.dying import OPERATIONS
@@ -146,7 +146,7 @@ def open_at_once(
     blobs: Mapping[str, bytes], cache_dir: Path, barrier: Barrier, generation: int, partition: int, id_: str
 ) -> tuple[int, bool]:
     """How many files it has downloaded, and whether it has read the whole first version."""
-    faults = Faults()
+    faults = FaultInjector()
     cache = opened(account_of(blobs, faults), cache_dir)
     barrier.wait(_SECONDS)
     with cache.open(generation, partition, id_) as lease:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from adjunct_store.host.cache import HostCache
-from adjunct_store.host.cleaning import Cleaned, clean_cache
+from adjunct_store.host.cleaning import CacheCleanupResult, clean_cache
 from adjunct_store.host.folders import VERIFIED
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from azure_account.retrying.retry_loop import Intercept
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from tests.state_backup.index.trees import Tree
 from tests.state_backup.states import write
@@ -53,7 +53,7 @@ class Stored:
         name = state(generation, partition)
         writer = open_state(
             Location.in_container(self.account.container("box"), name),
-            Owner("planes"),
+            TaskIdentity("planes"),
             WriterSettings(keep=100, threads=1),
         )
         ids = self.ids.setdefault((generation, partition), [])
@@ -71,7 +71,7 @@ class Stored:
         """A cache of the host, in the folder `cache`."""
         return opened(self.account.restarted(faults), self.folder / "cache", **settings)
 
-    def clean(self) -> Cleaned:
+    def clean(self) -> CacheCleanupResult:
         """Delete what nobody has open."""
         return clean_cache(self.folder / "cache")
 
@@ -98,6 +98,6 @@ def opened(account: MemoryAccount, cache_dir: Path, **settings: object) -> HostC
     return HostCache(account.container("box"), STORE, cache_dir, threads=1, **settings)  # type: ignore[arg-type]
 
 
-def downloads(faults: Faults) -> int:
+def downloads(faults: FaultInjector) -> int:
     """How many files were downloaded. Each is one range."""
     return sum(each.operation == "get" and "/files/" in each.name for each in faults.attempts)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from adjunct_store.host.cleaning import Cleaned, clean_cache
+from adjunct_store.host.cleaning import CacheCleanupResult, clean_cache
 from adjunct_store.host.folders import VERIFIED
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.host_locks import exclusive, try_directory
 from azure_account.location import Location
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from state_backup.sweeping.sweep import plan_sweep
 from tests.adjunct_store.host.stored import FILES, STORE, Stored, downloads, is_whole, state, tree
 from tests.limits import file_size_limit
@@ -31,18 +31,18 @@ def stored(tmp_path: Path) -> Stored:
 
 
 def test_a_checkpoint_is_fetched_by_the_first_and_opened_by_the_others(stored: Stored) -> None:
-    (id_, *_), faults = stored.ids[1, 0], Faults()
+    (id_, *_), faults = stored.ids[1, 0], FaultInjector()
     with stored.cache(faults).open(1, 0, id_) as first:
         assert is_whole(first.directory, 1, 0, 0)
         assert FILES == downloads(faults)
-        again = Faults()
+        again = FaultInjector()
         with stored.cache(again).open(1, 0, id_) as second:
             assert first.directory == second.directory
         assert 0 == again.count
 
 
 def test_only_what_no_older_checkpoint_of_the_host_has_is_downloaded(stored: Stored) -> None:
-    ids, faults = stored.ids[1, 0], Faults()
+    ids, faults = stored.ids[1, 0], FaultInjector()
     stored.cache().open(1, 0, ids[0]).close()
     with stored.cache(faults).open(1, 0, ids[1]) as lease:
         assert is_whole(lease.directory, 1, 0, 1)
@@ -104,7 +104,7 @@ def test_cleaning_frees_what_is_in_no_open_checkpoint(stored: Stored) -> None:
         assert 100 < cleaned.freed < files, "a file that only the older one has, and its CURRENT; others are shared"
         assert is_whole(lease.directory, 1, 0, 1)
     assert files + lock == stored.clean().freed
-    assert stored.clean() == Cleaned(0, 0)
+    assert stored.clean() == CacheCleanupResult(0, 0)
     with cache.open(1, 0, ids[1]) as lease:
         assert is_whole(lease.directory, 1, 0, 1), "the same cache goes on in a folder that was deleted"
 
@@ -114,9 +114,9 @@ def test_cleaning_touches_no_folder_that_is_not_of_a_store(tmp_path: Path) -> No
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "file").write_text("text")
     before = sorted(tmp_path.rglob("*"))
-    assert Cleaned(0, 4) == clean_cache(tmp_path)
+    assert CacheCleanupResult(0, 4) == clean_cache(tmp_path)
     assert before == sorted(tmp_path.rglob("*"))
-    assert Cleaned(0, 0) == clean_cache(tmp_path / "absent")
+    assert CacheCleanupResult(0, 0) == clean_cache(tmp_path / "absent")
     with pytest.raises(ConfigurationError, match="it is not a directory"):
         clean_cache(tmp_path / "g1" / "p0" / "file")
 
@@ -192,7 +192,7 @@ def test_a_damaged_directory_is_discarded_and_fetched_again_from_what_is_sound(s
     other.discard()
     lease.discard()
     assert {"lock", VERIFIED, id_} == {path.name for path in folder.iterdir()}
-    faults = Faults()
+    faults = FaultInjector()
     stored.cache(faults).open(1, 0, id_).close()
     assert 0 == faults.count
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_account.memory.faults import Crash, Faults, ProcessDied, at
+from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, at
 from tests.adjunct_store.host import processes
 from tests.adjunct_store.host.stored import FILES, Stored, is_whole
 from tests.state_backup.dying import dying
@@ -36,7 +36,7 @@ def test_who_waits_for_a_process_that_is_killed_amid_its_fetch_fetches_itself(st
         assert reached.wait(60)
         assert any(path.endswith(".restoring") for path in stored.paths())
         go_on.set()
-        faults = Faults()
+        faults = FaultInjector()
         with stored.cache(faults).open(1, 0, id_) as lease:
             assert is_whole(lease.directory, 1, 0, 0)
         killed.join()
@@ -69,7 +69,7 @@ def test_an_open_that_dies_at_any_storage_call_is_done_by_the_next_one(stored: S
     ids = stored.add(1, 0, 2)
     stored.cache().open(1, 0, ids[0]).close()
     for number in itertools.count(1):
-        faults = Faults(at(number, Crash(after_effect=after_effect)))
+        faults = FaultInjector(at(number, Crash(after_effect=after_effect)))
         with contextlib.suppress(ProcessDied):
             stored.cache(faults).open(1, 0, ids[1]).close()
         if not faults.died:

@@ -10,9 +10,9 @@ from adjunct_store.host.folders import store_folder
 from adjunct_store.host.working import Marker, working_directory
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from state_backup.backup.rocksdb import rocksdb_checkpoint
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from tests.adjunct_store.host.stored import STORE, downloads, opened, state
 from tests.state_backup.dying import state_of
@@ -31,7 +31,7 @@ def write_version(account: MemoryAccount, cache_dir: Path, version: int) -> str:
         db.flush()
         with rocksdb_checkpoint(db) as directory:
             writer = open_state(
-                Location.in_container(container, state(1, 0)), Owner("planes"), WriterSettings(keep=9, threads=1)
+                Location.in_container(container, state(1, 0)), TaskIdentity("planes"), WriterSettings(keep=9, threads=1)
             )
             id_ = str(writer.back_up({"store": directory}).id)
         db.close()
@@ -54,7 +54,7 @@ def test_versions_are_read_side_by_side_and_reading_changes_no_file(tmp_path: Pa
     before = state_of(first.directory)
     reading = read_only(first.directory)
     new = write_version(account, cache_dir, 1)
-    faults = Faults()
+    faults = FaultInjector()
     with opened(account.restarted(faults), cache_dir).open(1, 0, new) as second:
         newer = read_only(second.directory)
         linked = [path for path in second.directory.glob("*.sst") if path.stat().st_nlink > 1]

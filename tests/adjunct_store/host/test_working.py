@@ -14,7 +14,7 @@ import pytest
 from adjunct_store.host.folders import store_folder
 from adjunct_store.host.working import Marker, WorkingDirectory, working_directory
 from azure_account.errors import ConfigurationError, CorruptError, TransientError
-from state_backup import ReadFiles
+from state_backup import ChecksumCache
 from tests.adjunct_store.host.stored import STORE, Stored, tree
 from tests.state_backup.dying import dying
 from tests.state_backup.states import write
@@ -54,7 +54,7 @@ def test_the_marker_is_of_what_was_done_last_and_is_gone_while_it_is_written(sto
 
 
 def test_a_marker_has_what_the_next_backup_need_not_do_again(stored: Stored) -> None:
-    known = ReadFiles.from_json([(1, 2, 3, 4, 5, "ab")])
+    known = ChecksumCache.from_json([(1, 2, 3, 4, 5, "ab")])
     with working(stored) as work:
         write(work.directory, tree(1, 0, 1))
         work.done(Marker("1-0", settled=True, read_files={"store": known}))

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from adjunct_store.versions.manifest import Generation, Manifest, Serves, State, Version, from_json, to_json
+from adjunct_store.versions.manifest import Generation, Manifest, Version, VersionState, VisibleFrom, from_json, to_json
 from azure_account.documents.form import sealed
 from azure_account.errors import ConfigurationError, CorruptError
 
 A, B = "1700000000000-1", "1700000000001-0"
 OLD = Generation(1, {"keys": ["tail"]}, 2, "planes 1")
-NEW = Generation(4, {"keys": ["tail", "day"]}, 3, "planes 2", Serves.BOOTSTRAPPED)
+NEW = Generation(4, {"keys": ["tail", "day"]}, 3, "planes 2", VisibleFrom.BOOTSTRAPPED)
 MANIFEST = Manifest(
     epoch=3,
     writer="w",
@@ -23,8 +23,8 @@ MANIFEST = Manifest(
     generations=(OLD, NEW),
     versions=(
         Version(9, 4, (A, "", B), (0, -1, 0), 0, 7, 70),
-        Version(7, 1, (A, B), (41, 40), 41, 5, 50, State.SERVING, "2026-01-01"),
-        Version(6, 1, (A, A), (39, 40), 40, 5, 50, State.RETIRING),
+        Version(7, 1, (A, B), (41, 40), 41, 5, 50, VersionState.SERVING, "2026-01-01"),
+        Version(6, 1, (A, A), (39, 40), 40, 5, 50, VersionState.RETIRING),
     ),
     keep=2,
     pins_expire=60.0,
@@ -50,14 +50,16 @@ def test_the_newest_version_is_one_that_readers_may_see() -> None:
 @pytest.mark.parametrize(
     ("serves", "bootstrapped", "sealed", "visible"),
     [
-        (Serves.FIRST_VERSION, False, False, True),
-        (Serves.BOOTSTRAPPED, False, True, False),
-        (Serves.BOOTSTRAPPED, True, False, True),
-        (Serves.SEALED, True, False, False),
-        (Serves.SEALED, False, True, True),
+        (VisibleFrom.FIRST_VERSION, False, False, True),
+        (VisibleFrom.BOOTSTRAPPED, False, True, False),
+        (VisibleFrom.BOOTSTRAPPED, True, False, True),
+        (VisibleFrom.SEALED, True, False, False),
+        (VisibleFrom.SEALED, False, True, True),
     ],
 )
-def test_a_generation_serves_from_a_moment_on(serves: Serves, bootstrapped: bool, sealed: bool, visible: bool) -> None:
+def test_a_generation_serves_from_a_moment_on(
+    serves: VisibleFrom, bootstrapped: bool, sealed: bool, visible: bool
+) -> None:
     assert visible == replace(NEW, serves=serves, bootstrapped=bootstrapped, sealed=sealed).visible
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from adjunct_store.versions.cleaning import CleanedUp
-from adjunct_store.versions.manifest import Serves, Version
+from adjunct_store.versions.cleaning import CleanupResult
+from adjunct_store.versions.manifest import Version, VisibleFrom
 from adjunct_store.versions.manifest_store import Fill, open_fill, read_manifest
-from adjunct_store.versions.opening import Opening, Terms
+from adjunct_store.versions.opening import FillRequirements, TakeoverPlan
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.versions.transitions import Publication
 from azure_account.account import BlobContainer
 from azure_account.errors import ConfigurationError, ConflictError, FencedError, NotFoundError, TransientError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
+from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
 from azure_account.memory.service import MemoryService
 from tests.adjunct_store.stores import (
     NAMES,
@@ -95,7 +95,7 @@ def test_a_store_that_is_built_from_the_beginning_is_not_seen_before_it_is_boots
 ) -> None:
     old = published(opened(container), 0)
     fill = opened(container, **settings)
-    assert Serves.BOOTSTRAPPED is fill.generation.serves
+    assert VisibleFrom.BOOTSTRAPPED is fill.generation.serves
     for batch in range(3):
         published(fill, batch)
         assert old == manifest_of(container).newest
@@ -118,7 +118,7 @@ def test_bootstrapped_can_be_noted_after_the_last_batch(container: BlobContainer
 
 def test_a_first_store_that_is_not_bootstrapped_is_seen_with_its_first_version(container: BlobContainer) -> None:
     fill = opened(container, OTHER)
-    assert Serves.FIRST_VERSION is fill.generation.serves
+    assert VisibleFrom.FIRST_VERSION is fill.generation.serves
     assert published(fill, 7) == manifest_of(container).newest
 
 
@@ -136,7 +136,7 @@ def test_readers_that_have_a_version_get_another_generation_only_when_it_is_boot
 ) -> None:
     old = published(opened(container), 0)
     fill = opened(container, **change)
-    assert (False, Serves.BOOTSTRAPPED) == (fill.continues, fill.generation.serves)
+    assert (False, VisibleFrom.BOOTSTRAPPED) == (fill.continues, fill.generation.serves)
     published(fill, 0)
     assert old == manifest_of(container).newest
     new = published(fill, 1, bootstrapped=True)
@@ -204,7 +204,7 @@ def test_a_first_generation_of_another_source_is_not_taken_over(container: BlobC
 def test_what_a_fill_finds_wrong_before_it_takes_the_store_over_leaves_the_other_fill_alone(
     container: BlobContainer,
 ) -> None:
-    def refuse(opening: Opening) -> str:
+    def refuse(opening: TakeoverPlan) -> str:
         found.append((opening.continues, opening.generation.number, opening.base))
         raise ConfigurationError("Spark refuses the query")
 
@@ -227,7 +227,7 @@ def test_a_fill_looks_again_at_what_has_changed_while_it_looked(container: BlobC
     published(running, 0)
     found: list[int] = []
 
-    def look(opening: Opening) -> str:
+    def look(opening: TakeoverPlan) -> str:
         found.append(opening.base.batch if opening.base else -1)
         if len(found) < 3:
             published(running, len(found))
@@ -267,7 +267,7 @@ def test_a_fill_builds_its_store_again_beside_what_readers_have(container: BlobC
 def test_a_generation_that_was_registered_without_an_answer_is_built_once_more(
     account: MemoryAccount, build: Callable[[Fill], Fill]
 ) -> None:
-    faults = Faults(
+    faults = FaultInjector(
         on("put", LateEffect(attempts=10_000), name=lambda name: name == NAMES.manifest, skip=2),
         on("put", Reset(), name=lambda name: name == NAMES.manifest, skip=2, times=4),
     )
@@ -297,7 +297,7 @@ def test_a_fill_that_had_the_store_without_an_answer_is_refused_and_leaves_it_to
     found: list[str] = []
     running: list[Fill] = []
 
-    def look(opening: Opening) -> str:
+    def look(opening: TakeoverPlan) -> str:
         found.append(opening.next.writer)
         if len(found) > 1:
             raise ConfigurationError("Spark refuses the query")
@@ -311,7 +311,7 @@ def test_a_fill_that_had_the_store_without_an_answer_is_refused_and_leaves_it_to
             found.append(manifest_of(container).writer)
             running.append(opened(container))
 
-    faults = Faults(taken_over_twice, on("put", LateEffect(attempts=10_000)))
+    faults = FaultInjector(taken_over_twice, on("put", LateEffect(attempts=10_000)))
     with pytest.raises(ConfigurationError, match="Spark refuses the query"):
         opened(account.restarted(faults).container("box"), before_take_over=look)
     assert (3, 3) == (len(set(found)), manifest_of(container).epoch)
@@ -378,7 +378,7 @@ def test_a_version_with_a_pin_stays_and_its_checkpoints_are_in_use(container: Bl
     pin_version(container, STORE, "q", 1)
     pin_version(container, STORE, "q", 2)
     fill = opened(container, keep=1)
-    assert CleanedUp((1,), (), 0) == fill.clean_up()
+    assert CleanupResult((1,), (), 0) == fill.clean_up()
     assert pinned.checkpoints[0] not in fill.in_use(0)
 
 
@@ -389,9 +389,9 @@ def test_an_expired_pin_does_not_count_and_is_deleted(account: MemoryAccount) ->
     pin_version(container, STORE, "q", 0)
     published(fill, 1)
     account.clock.sleep(199)
-    assert CleanedUp() == fill.clean_up()
+    assert CleanupResult() == fill.clean_up()
     account.clock.sleep(1)
-    assert CleanedUp((1,)) == fill.clean_up()
+    assert CleanupResult((1,)) == fill.clean_up()
     assert [] == list(container.list(NAMES.all_pins))
 
 
@@ -424,7 +424,7 @@ def test_a_bounded_data_set_is_seen_when_it_is_sealed_and_replaces_the_one_befor
     assert {1, 2} == generations_in(container), "a batch has the old one pinned"
     for batch in (1, 2):
         pin_version(container, STORE, "q", batch)
-    assert CleanedUp((1,), (1,), 1) == beside.clean_up()
+    assert CleanupResult((1,), (1,), 1) == beside.clean_up()
     assert {2} == generations_in(container)
 
 
@@ -437,7 +437,7 @@ def test_a_data_set_that_was_not_sealed_is_abandoned(container: BlobContainer) -
     assert {1, 3} == generations_in(container)
     again = opened(container, source="planes 1", bounded=True)
     assert (True, whole) == (again.continues, again.base)
-    assert CleanedUp((), (), 1) == again.clean_up()
+    assert CleanupResult((), (), 1) == again.clean_up()
     assert {1} == generations_in(container)
     last = published(again.build_beside(SCHEMA, "planes 3"), 0, sealed=True)
     assert (4, last) == (last.generation, manifest_of(container).newest)
@@ -473,7 +473,7 @@ def test_what_a_replaced_fill_uploads_into_an_old_generation_is_deleted_by_the_n
     container.put(f"{STORE}/gull", b"of somebody else")
     container.stage_block(f"{NAMES.state(1, 0)}/files/staged", "1", b"1")
     published(new, 1)
-    assert CleanedUp((), (), 2) == new.clean_up()
+    assert CleanupResult((), (), 2) == new.clean_up()
     assert {2, 99} == generations_in(container)
     assert container.properties(f"{STORE}/gull") is not None
 
@@ -482,7 +482,7 @@ def test_blobs_that_cannot_be_deleted_are_left_for_the_next_clean_up(
     account: MemoryAccount, caplog: pytest.LogCaptureFixture
 ) -> None:
     published(opened(account.container("box")), 0)
-    container = account.restarted(Faults(on("delete", Refuse()))).container("box")
+    container = account.restarted(FaultInjector(on("delete", Refuse()))).container("box")
     fill = opened(container, OTHER, rebuild=True)
     published(fill, 0, bootstrapped=True)
     assert "1 blobs of stores/planes are left for the next clean-up: 403" in caplog.text
@@ -494,7 +494,9 @@ def test_blobs_that_cannot_be_deleted_are_left_for_the_next_clean_up(
 def test_an_error_of_the_clean_up_leaves_the_version_published(
     account: MemoryAccount, caplog: pytest.LogCaptureFixture
 ) -> None:
-    container = account.restarted(Faults(on("list", Refuse(), name=lambda name: "/pins/" in name))).container("box")
+    container = account.restarted(FaultInjector(on("list", Refuse(), name=lambda name: "/pins/" in name))).container(
+        "box"
+    )
     fill = opened(container, keep=1)
     for batch in range(3):
         assert published(fill, batch) == manifest_of(container).newest
@@ -505,7 +507,7 @@ def test_an_error_of_the_clean_up_leaves_the_version_published(
 @pytest.mark.parametrize("skip", range(12))
 @pytest.mark.parametrize("fault", [LostAnswer(), Reset()])
 def test_a_lost_answer_changes_nothing(account: MemoryAccount, fault: LostAnswer | Reset, skip: int) -> None:
-    faults = Faults(on("put", fault, skip=skip, times=2, name=lambda name: name == NAMES.manifest))
+    faults = FaultInjector(on("put", fault, skip=skip, times=2, name=lambda name: name == NAMES.manifest))
     container = account.restarted(faults).container("box")
     fill = opened(container, keep=1)
     for batch in range(3):
@@ -521,7 +523,7 @@ def test_a_publication_that_takes_effect_late_keeps_its_checkpoints_in_use(accou
         on("put", LateEffect(attempts=10_000), name=lambda name: name == NAMES.manifest, skip=1),
         on("put", Reset(), name=lambda name: name == NAMES.manifest, skip=1, times=4 * 12),
     ]
-    faults = Faults(*lost)
+    faults = FaultInjector(*lost)
     container = account.restarted(faults).container("box")
     fill = opened(container)
     id_ = uploaded(container, 1, 0)
@@ -550,10 +552,18 @@ def test_a_folder_with_other_blobs_or_in_another_store_is_refused_and_left_alone
     published(opened(container), 0)
     before = [blob.name for blob in container.list("stores")]
     with pytest.raises(ConfigurationError, match=r"its folder has other blobs, such as stores/planes/.*of its own"):
-        open_fill(Location.in_container(container, "stores"), SCHEMA, Terms(partitions=1, source="planes", threads=1))
+        open_fill(
+            Location.in_container(container, "stores"),
+            SCHEMA,
+            FillRequirements(partitions=1, source="planes", threads=1),
+        )
     for inner in ("stores/planes/inner", "stores/planes/deep/er"):
         with pytest.raises(ConfigurationError, match="it would be in the folder of store stores/planes"):
-            open_fill(Location.in_container(container, inner), SCHEMA, Terms(partitions=1, source="planes", threads=1))
+            open_fill(
+                Location.in_container(container, inner),
+                SCHEMA,
+                FillRequirements(partitions=1, source="planes", threads=1),
+            )
     assert before == [blob.name for blob in container.list("stores")]
 
 
@@ -591,7 +601,7 @@ def test_settings_are_checked(container: BlobContainer, wrong: dict[str, Any]) -
         open_fill(
             Location.in_container(container, STORE),
             SCHEMA,
-            Terms(**{"partitions": PARTITIONS, "source": "planes", **wrong}),
+            FillRequirements(**{"partitions": PARTITIONS, "source": "planes", **wrong}),
         )
     assert read_manifest(container, STORE) is None
     with pytest.raises(NotFoundError, match="there is no manifest"):

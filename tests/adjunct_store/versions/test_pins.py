@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from adjunct_store.versions.manifest import Generation, Manifest, Serves, State, Version
-from adjunct_store.versions.pin import SHARED, Act, Pin, PinStep, counts, from_json, next_step, to_json
-from adjunct_store.versions.pins import Reader, pin_version, release
+from adjunct_store.versions.manifest import Generation, Manifest, Version, VersionState, VisibleFrom
+from adjunct_store.versions.pin import SHARED, Pin, PinAction, PinStep, counts, from_json, next_step, to_json
+from adjunct_store.versions.pins import ReaderId, pin_version, release
 from azure_account.account import BlobContainer
 from azure_account.documents.form import sealed
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
+from azure_account.memory.faults import Fault, FaultInjector, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
 from tests.adjunct_store.stores import NAMES, OTHER, STORE, manifest_of, opened, published
 
 HIDDEN, NEWEST, OLDER, RETIRING = (
     Version(9, 2, (), (), 0, 0, 0),
     Version(7, 1, (), (), 2, 0, 0),
     Version(6, 1, (), (), 1, 0, 0),
-    Version(5, 1, (), (), 0, 0, 0, State.RETIRING),
+    Version(5, 1, (), (), 0, 0, 0, VersionState.RETIRING),
 )
 MANIFEST = Manifest(
     next_generation=3,
     next_version=10,
-    generations=(Generation(1, {}, 0, "planes"), Generation(2, {}, 0, "planes", Serves.SEALED)),
+    generations=(Generation(1, {}, 0, "planes"), Generation(2, {}, 0, "planes", VisibleFrom.SEALED)),
     versions=(HIDDEN, NEWEST, OLDER, RETIRING),
     pins_expire=100.0,
 )
@@ -32,25 +32,25 @@ MANIFEST = Manifest(
 @pytest.mark.parametrize(
     ("pin", "age", "wanted", "expected"),
     [
-        (None, 0, None, PinStep(Act.PUT, NEWEST)),
-        (None, 0, 6, PinStep(Act.PUT, OLDER)),
+        (None, 0, None, PinStep(PinAction.PUT, NEWEST)),
+        (None, 0, 6, PinStep(PinAction.PUT, OLDER)),
         (None, 0, 5, None),
         (None, 0, 9, None),
         (None, 0, 4, None),
-        (Pin(7), 0, None, PinStep(Act.CONFIRM, NEWEST)),
-        (Pin(6), 99, 7, PinStep(Act.CONFIRM, OLDER)),
-        (Pin(5), 0, None, PinStep(Act.PUT, NEWEST)),
-        (Pin(4), 0, None, PinStep(Act.PUT, NEWEST)),
-        (Pin(9), 0, None, PinStep(Act.PUT, NEWEST)),
-        (Pin(7), 100, None, PinStep(Act.PUT, NEWEST)),
-        (Pin(6, confirmed=True), 1.7, None, PinStep(Act.USE, OLDER)),
-        (Pin(5, confirmed=True), 1.7, 7, PinStep(Act.USE, RETIRING)),
-        (Pin(5, confirmed=True), 1.8, None, PinStep(Act.RENEW, RETIRING)),
-        (Pin(5, confirmed=True), 99, None, PinStep(Act.RENEW, RETIRING)),
-        (Pin(6, confirmed=True, driver=SHARED), 1.7, None, PinStep(Act.USE, OLDER)),
-        (Pin(6, confirmed=True, driver="another"), 1.7, None, PinStep(Act.RENEW, OLDER)),
-        (Pin(5, confirmed=True), 100, None, PinStep(Act.PUT, NEWEST)),
-        (Pin(4, confirmed=True), 0, None, PinStep(Act.PUT, NEWEST)),
+        (Pin(7), 0, None, PinStep(PinAction.CONFIRM, NEWEST)),
+        (Pin(6), 99, 7, PinStep(PinAction.CONFIRM, OLDER)),
+        (Pin(5), 0, None, PinStep(PinAction.PUT, NEWEST)),
+        (Pin(4), 0, None, PinStep(PinAction.PUT, NEWEST)),
+        (Pin(9), 0, None, PinStep(PinAction.PUT, NEWEST)),
+        (Pin(7), 100, None, PinStep(PinAction.PUT, NEWEST)),
+        (Pin(6, confirmed=True), 1.7, None, PinStep(PinAction.USE, OLDER)),
+        (Pin(5, confirmed=True), 1.7, 7, PinStep(PinAction.USE, RETIRING)),
+        (Pin(5, confirmed=True), 1.8, None, PinStep(PinAction.RENEW, RETIRING)),
+        (Pin(5, confirmed=True), 99, None, PinStep(PinAction.RENEW, RETIRING)),
+        (Pin(6, confirmed=True, driver=SHARED), 1.7, None, PinStep(PinAction.USE, OLDER)),
+        (Pin(6, confirmed=True, driver="another"), 1.7, None, PinStep(PinAction.RENEW, OLDER)),
+        (Pin(5, confirmed=True), 100, None, PinStep(PinAction.PUT, NEWEST)),
+        (Pin(4, confirmed=True), 0, None, PinStep(PinAction.PUT, NEWEST)),
         (Pin(4, confirmed=True), 0, 5, None),
     ],
 )
@@ -91,7 +91,7 @@ def test_all_tasks_of_a_batch_and_its_repetition_get_one_version(container: Blob
     assert (first, fill.generation) == pinned
     later = [published(fill, batch) for batch in range(1, 4)]
     again, _ = pin_version(container, STORE, "q", 5)
-    assert (1, State.RETIRING) == (again.number, again.state)
+    assert (1, VersionState.RETIRING) == (again.number, again.state)
     assert later[-1] == pin_version(container, STORE, "q", 6)[0]
     assert later[-1] == pin_version(container, STORE, "another", 5)[0]
 
@@ -136,7 +136,7 @@ def test_a_query_with_a_copied_checkpoint_leaves_the_pins_of_the_other_one(
 ) -> None:
     fill = opened(container, keep=1)
     versions = [published(fill, 0)]
-    own, copy = Reader("q", "own"), Reader("q", "copy")
+    own, copy = ReaderId("q", "own"), ReaderId("q", "copy")
     assert versions[0] == pin_version(container, STORE, own, 50)[0]
     for batch in range(first, 60):
         pin_version(container, STORE, copy, batch)
@@ -157,12 +157,12 @@ def test_pins_that_no_query_deletes_are_deleted_by_a_clean_up_when_later_batches
     published(fill, 0)
     for run in range(20):  # a query that is started anew for each batch
         for batch in (run, run + 1):
-            pin_version(container, STORE, Reader("q", f"run {run}"), batch)
+            pin_version(container, STORE, ReaderId("q", f"run {run}"), batch)
     assert list(range(21)) == pins_of(container)
     published(fill, 1)
     account.clock.sleep(6 * 3600 - 100)
     assert 20 in pins_of(container)
-    pin_version(container, STORE, Reader("q", "slow"), 7)
+    pin_version(container, STORE, ReaderId("q", "slow"), 7)
     account.clock.sleep(200)
     published(fill, 2)
     assert [7, 19, 20] == pins_of(container), "batch 7 is read, and batches 19 and 20 may be repeated"
@@ -178,11 +178,11 @@ def test_a_pin_that_is_written_again_while_a_clean_up_deletes_it_keeps_its_versi
         if attempt.operation == "delete" and attempt.name == NAMES.pin("q", 0):
             assert 1 == pin_version(container, STORE, "q", 0)[0].number
 
-    fill = opened(account.restarted(Faults(renew)).container("box"), keep=1, clock=account.clock)
+    fill = opened(account.restarted(FaultInjector(renew)).container("box"), keep=1, clock=account.clock)
     published(fill, 0)
     for batch in (0, 1):
-        pin_version(container, STORE, Reader("q", f"run {batch}"), batch)
-    pin_version(container, STORE, Reader("q", "run 2"), 2)
+        pin_version(container, STORE, ReaderId("q", f"run {batch}"), batch)
+    pin_version(container, STORE, ReaderId("q", "run 2"), 2)
     account.clock.sleep(7 * 3600)
     published(fill, 1)
     assert [2, 1] == [each.number for each in manifest_of(container).versions]
@@ -190,7 +190,7 @@ def test_a_pin_that_is_written_again_while_a_clean_up_deletes_it_keeps_its_versi
 
 
 def test_pins_that_cannot_be_deleted_fail_no_batch(account: MemoryAccount, caplog: pytest.LogCaptureFixture) -> None:
-    container = account.restarted(Faults(on("delete", Refuse()))).container("box")
+    container = account.restarted(FaultInjector(on("delete", Refuse()))).container("box")
     version = published(opened(container), 0)
     for batch in (0, 1, 2):
         assert version == pin_version(container, STORE, "q", batch)[0]
@@ -248,7 +248,7 @@ def test_a_rebuilt_store_leaves_a_batch_its_generation(container: BlobContainer)
 @pytest.mark.parametrize("skip", range(4))
 def test_a_lost_answer_changes_nothing(account: MemoryAccount, fault: Fault, skip: int) -> None:
     published(opened(account.container("box")), 0)
-    faults = Faults(on("put", fault, skip=skip))
+    faults = FaultInjector(on("put", fault, skip=skip))
     container = account.restarted(faults).container("box")
     for batch in (0, 1, 2):
         assert 1 == pin_version(container, STORE, "q", batch)[0].number
@@ -259,7 +259,7 @@ def test_a_lost_answer_changes_nothing(account: MemoryAccount, fault: Fault, ski
 
 def test_a_pin_of_which_no_answer_comes_is_an_error_that_can_be_repeated(account: MemoryAccount) -> None:
     published(opened(account.container("box")), 0)
-    faults = Faults(on("put", LateEffect(attempts=10_000)), on("put", Reset(), skip=1, times=4 * 12))
+    faults = FaultInjector(on("put", LateEffect(attempts=10_000)), on("put", Reset(), skip=1, times=4 * 12))
     container = account.restarted(faults).container("box")
     with pytest.raises(TransientError, match="write pin stores/planes/pins/q/00000000000000000000.json failed"):
         pin_version(container, STORE, "q", 0)
@@ -268,11 +268,11 @@ def test_a_pin_of_which_no_answer_comes_is_an_error_that_can_be_repeated(account
 
 def test_the_first_task_of_a_batch_makes_nine_requests_and_others_three(account: MemoryAccount) -> None:
     published(opened(account.container("box")), 0)
-    faults = Faults()
+    faults = FaultInjector()
     container = account.restarted(faults).container("box")
     requests = []
     for batch in [*range(5), 4]:
         before = faults.count
-        pin_version(container, STORE, Reader("q", "driver"), batch)
+        pin_version(container, STORE, ReaderId("q", "driver"), batch)
         requests.append(faults.count - before)
     assert [7, 7, 9, 9, 9, 3] == requests

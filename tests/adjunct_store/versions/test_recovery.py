@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from adjunct_store.versions.manifest import Generation
-from adjunct_store.versions.recovery import Wanted, difference, may_continue
+from adjunct_store.versions.recovery import StoreDefinition, difference, may_continue
 
 SCHEMA = {"keys": [["tail", "string"]], "ordered": False}
-WANTED = Wanted(SCHEMA, 4, "planes")
+WANTED = StoreDefinition(SCHEMA, 4, "planes")
 BOUNDED = replace(WANTED, bounded=True)
 GENERATION = Generation(3, SCHEMA, 4, "planes")
 
@@ -28,7 +28,9 @@ GENERATION = Generation(3, SCHEMA, 4, "planes")
         (replace(BOUNDED, source="x"), "it is filled from planes, not from x"),
     ],
 )
-def test_a_store_of_another_source_or_with_other_columns_is_another_store(wanted: Wanted, expected: str) -> None:
+def test_a_store_of_another_source_or_with_other_columns_is_another_store(
+    wanted: StoreDefinition, expected: str
+) -> None:
     assert expected == difference(GENERATION, wanted)
 
 
@@ -46,6 +48,6 @@ def test_a_store_of_another_source_or_with_other_columns_is_another_store(wanted
     ],
 )
 def test_a_generation_is_continued_if_nothing_has_changed_and_nothing_was_missed(
-    generation: Generation, wanted: Wanted, max_age: float | None, expected: bool
+    generation: Generation, wanted: StoreDefinition, max_age: float | None, expected: bool
 ) -> None:
     assert expected == may_continue(generation, wanted, age=99.0, max_age=max_age)

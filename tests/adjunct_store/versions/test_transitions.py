@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from adjunct_store.versions.manifest import Generation, Manifest, Serves, State, Version, from_json, to_json
-from adjunct_store.versions.recovery import Wanted
+from adjunct_store.versions.manifest import Generation, Manifest, Version, VersionState, VisibleFrom, from_json, to_json
+from adjunct_store.versions.recovery import StoreDefinition
 from adjunct_store.versions.transitions import Publication, continued, drop, publish, register, retire, taken_over
 
-WANTED = Wanted({"keys": ["tail"]}, 2, "planes")
+WANTED = StoreDefinition({"keys": ["tail"]}, 2, "planes")
 
 
-def registered(serves: Serves = Serves.FIRST_VERSION, before: Manifest | None = None) -> Manifest:
+def registered(serves: VisibleFrom = VisibleFrom.FIRST_VERSION, before: Manifest | None = None) -> Manifest:
     return register(before or Manifest(keep=2), WANTED, serves)
 
 
@@ -59,15 +59,15 @@ def test_a_generation_goes_with_its_last_version() -> None:
 
 
 def test_the_generation_that_is_filled_stays_without_a_version() -> None:
-    manifest = registered(Serves.SEALED)
+    manifest = registered(VisibleFrom.SEALED)
     assert manifest == drop(manifest, {1, 2})
 
 
 @pytest.mark.parametrize(
-    ("serves", "flags"), [(Serves.BOOTSTRAPPED, {"bootstrapped": True}), (Serves.SEALED, {"sealed": True})]
+    ("serves", "flags"), [(VisibleFrom.BOOTSTRAPPED, {"bootstrapped": True}), (VisibleFrom.SEALED, {"sealed": True})]
 )
 def test_a_generation_that_is_not_visible_has_one_version_and_retires_nothing(
-    serves: Serves, flags: dict[str, bool]
+    serves: VisibleFrom, flags: dict[str, bool]
 ) -> None:
     old = published(registered(), 0)
     manifest = registered(serves, old)
@@ -81,8 +81,8 @@ def test_a_generation_that_is_not_visible_has_one_version_and_retires_nothing(
 
 def test_what_nobody_sees_is_abandoned_by_the_next_generation() -> None:
     old = published(registered(), 0)
-    hidden = published(registered(Serves.BOOTSTRAPPED, old), 0)
-    after = registered(Serves.SEALED, hidden)
+    hidden = published(registered(VisibleFrom.BOOTSTRAPPED, old), 0)
+    after = registered(VisibleFrom.SEALED, hidden)
     assert ([1, 3], {1: "serving"}) == ([each.number for each in after.generations], states(after))
     assert (4, 3) == (after.next_generation, after.next_version), "numbers are not used again"
     without_version = registered(before=registered(before=old))
@@ -90,36 +90,40 @@ def test_what_nobody_sees_is_abandoned_by_the_next_generation() -> None:
 
 
 def test_a_bounded_data_set_that_was_not_sealed_is_not_continued() -> None:
-    whole = published(registered(Serves.SEALED), 0, sealed=True)
-    for hidden in (registered(Serves.SEALED, whole), published(registered(Serves.SEALED, whole), 0)):
+    whole = published(registered(VisibleFrom.SEALED), 0, sealed=True)
+    for hidden in (registered(VisibleFrom.SEALED, whole), published(registered(VisibleFrom.SEALED, whole), 0)):
         assert whole.current == continued(hidden, "planes").current
         assert whole.versions == continued(hidden, "planes").versions
-    bootstrapping = published(registered(Serves.BOOTSTRAPPED, whole), 0)
+    bootstrapping = published(registered(VisibleFrom.BOOTSTRAPPED, whole), 0)
     assert bootstrapping == continued(bootstrapping, "planes")
     assert Manifest() == continued(Manifest(), "planes")
-    assert continued(registered(Serves.SEALED), "planes").current is None
+    assert continued(registered(VisibleFrom.SEALED), "planes").current is None
 
 
-@pytest.mark.parametrize("serves", list(Serves))
+@pytest.mark.parametrize("serves", list(VisibleFrom))
 @pytest.mark.parametrize("versions", [0, 1])
-def test_what_nobody_has_seen_of_another_source_is_dropped_where_ones_own_serves(serves: Serves, versions: int) -> None:
+def test_what_nobody_has_seen_of_another_source_is_dropped_where_ones_own_serves(
+    serves: VisibleFrom, versions: int
+) -> None:
     serving = published(registered(), 0)
     begun = register(serving, replace(WANTED, source="boats"), serves)
-    if versions and serves is not Serves.FIRST_VERSION:
+    if versions and serves is not VisibleFrom.FIRST_VERSION:
         begun = published(begun, 0)
     assert serving.generations == continued(begun, "planes").generations
     assert serving.versions == continued(begun, "planes").versions
     assert begun == continued(begun, "cars"), "it is neither's"
-    if serves is not Serves.SEALED:
+    if serves is not VisibleFrom.SEALED:
         assert begun == continued(begun, "boats"), "its own source goes on with it"
         assert serving.generations == continued(begun, "boats", adds=True).generations
 
 
 def test_what_nobody_has_seen_of_another_source_stays_where_nothing_of_ones_own_serves() -> None:
-    for begun in (registered(), registered(Serves.BOOTSTRAPPED), published(registered(Serves.SEALED), 0)):
+    for begun in (registered(), registered(VisibleFrom.BOOTSTRAPPED), published(registered(VisibleFrom.SEALED), 0)):
         assert begun == continued(begun, "boats")
         assert begun == continued(begun, "boats", adds=True)
-    seen = published(register(published(registered(), 0), replace(WANTED, source="boats"), Serves.FIRST_VERSION), 0)
+    seen = published(
+        register(published(registered(), 0), replace(WANTED, source="boats"), VisibleFrom.FIRST_VERSION), 0
+    )
     assert seen == continued(seen, "planes"), "readers have switched to the other source"
 
 
@@ -132,10 +136,10 @@ def test_a_batch_that_replaces_the_contents_leaves_nothing_of_the_partitions_tha
 
 
 def test_a_generation_may_have_a_number_above_the_next_one() -> None:
-    assert (4, 5) == (register(Manifest(), WANTED, Serves.SEALED, above=3).generations[0].number, 5)
-    manifest = register(registered(), WANTED, Serves.SEALED, above=3)
+    assert (4, 5) == (register(Manifest(), WANTED, VisibleFrom.SEALED, above=3).generations[0].number, 5)
+    manifest = register(registered(), WANTED, VisibleFrom.SEALED, above=3)
     assert ([4], 5) == ([each.number for each in manifest.generations], manifest.next_generation)
-    assert 2 == register(published(registered(), 0), WANTED, Serves.SEALED, above=1).generations[-1].number
+    assert 2 == register(published(registered(), 0), WANTED, VisibleFrom.SEALED, above=1).generations[-1].number
 
 
 def test_the_query_of_a_fill_is_noted_with_its_generation() -> None:
@@ -157,7 +161,7 @@ def test_a_publication_that_was_made_before_changes_nothing() -> None:
 
 
 def test_every_manifest_can_be_stored() -> None:
-    manifest = published(registered(Serves.SEALED, published(registered(), 0)), 0, sealed=True)
+    manifest = published(registered(VisibleFrom.SEALED, published(registered(), 0)), 0, sealed=True)
     for each in (manifest, drop(manifest, {1}), continued(manifest, "planes"), retire(manifest)):
         assert each == from_json(to_json(each), "store.json")
-    assert State.RETIRING is manifest.versions[1].state
+    assert VersionState.RETIRING is manifest.versions[1].state

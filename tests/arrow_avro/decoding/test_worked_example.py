@@ -54,7 +54,7 @@ def compiled(plan: plans.Record) -> layout.Program:
 
 
 @pytest.fixture
-def scanned(plan: plans.Record) -> scan.Scan:
+def scanned(plan: plans.Record) -> scan.ScanResult:
     return scan.Scanner(WRITER, plan).scan([scan.BodySlice(memoryview(BYTES), 1)])
 
 
@@ -86,12 +86,12 @@ def test_the_text_is_that_of_the_docstring(compiled: layout.Program) -> None:
     assert text in shown(forth)
 
 
-def test_the_outputs_are_those_of_the_docstring(scanned: scan.Scan) -> None:
+def test_the_outputs_are_those_of_the_docstring(scanned: scan.ScanResult) -> None:
     outputs = [f"{name} {values.tolist()}" for name, values in scanned.outputs.items() if name != "ends"]
     assert on_one_line(*sorted(outputs)) in shown(scan)
 
 
-def test_the_buffers_are_those_of_the_docstring(plan: plans.Record, scanned: scan.Scan) -> None:
+def test_the_buffers_are_those_of_the_docstring(plan: plans.Record, scanned: scan.ScanResult) -> None:
     columns = arrays.columns(plan, scanned)
     assert ROW == dict(zip(ROW, (column[0].as_py() for column in columns), strict=True))
     lines = [f"{name}: {column.type} {_hex(column)}" for name, column in zip(ROW, columns, strict=True)]

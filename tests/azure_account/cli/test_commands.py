@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from azure_account.cli.commands import ERROR, INTERRUPTED, CommonOptions, key_values, location_of, new_app
 from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
-from azure_account.cli.shell import Shell, shell_of
+from azure_account.cli.shell import CommandContext, shell_of
 from azure_account.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def show(ctx: typer.Context, what: str, common: CommonOptions) -> None:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), obj=Shell(env={"AZURE_STORAGE_ACCOUNT": "ours"}))
+    return CliRunner().invoke(app, list(arguments), obj=CommandContext(env={"AZURE_STORAGE_ACCOUNT": "ours"}))
 
 
 def test_an_error_is_a_message_and_an_exit_code() -> None:
@@ -76,7 +76,7 @@ def test_a_value_may_contain_an_equals_sign() -> None:
 
 def test_settings_name_the_account_that_is_missing() -> None:
     with pytest.raises(ConfigurationError, match="No storage account is named"):
-        location_of(Shell(env={}), "box", None)
+        location_of(CommandContext(env={}), "box", None)
 
 
 def test_a_shell_that_is_not_given_has_the_environment_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from azure_account.documents.document import DocumentStore, Stored
-from azure_account.documents.owner import DocumentOwner, OwnedDocumentStore
+from azure_account.documents.document import DocumentBlob, Stored
+from azure_account.documents.owner import DocumentOwner, OwnedDocumentBlob
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -37,14 +37,12 @@ def from_json(data: bytes, blob: str) -> Ledger:
     return Ledger(**{**fields, "entries": tuple(fields["entries"])})
 
 
-def ledgers(container: BlobContainer, new_id: Callable[[], str]) -> OwnedDocumentStore[Ledger]:
-    return OwnedDocumentStore(
-        DocumentStore(container, BLOB, "ledger", to_json, from_json), "account 7", "clerk", new_id
-    )
+def ledgers(container: BlobContainer, new_id: Callable[[], str]) -> OwnedDocumentBlob[Ledger]:
+    return OwnedDocumentBlob(DocumentBlob(container, BLOB, "ledger", to_json, from_json), "account 7", "clerk", new_id)
 
 
 def own_ledger(
-    store: OwnedDocumentStore[Ledger], epoch: int | None = None, find: Callable[[], Stored[Ledger] | None] | None = None
+    store: OwnedDocumentBlob[Ledger], epoch: int | None = None, find: Callable[[], Stored[Ledger] | None] | None = None
 ) -> DocumentOwner[Ledger]:
     """Own the ledger. epoch: by default one above that of the ledger. find: by default, a deleted one is undeleted."""
 

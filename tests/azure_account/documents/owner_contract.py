@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from azure_account.documents.document import Stored
-    from azure_account.documents.owner import OwnedDocumentStore
+    from azure_account.documents.owner import OwnedDocumentBlob
 
 _ids = itertools.count(1)
 Act: TypeAlias = "Callable[[], object]"
 
 
-def store_in(container: BlobContainer) -> OwnedDocumentStore[Ledger]:
+def store_in(container: BlobContainer) -> OwnedDocumentBlob[Ledger]:
     return ledgers(container, lambda: f"id{next(_ids)}")
 
 
-def stored_entries(store: OwnedDocumentStore[Ledger]) -> tuple[str, ...]:
+def stored_entries(store: OwnedDocumentBlob[Ledger]) -> tuple[str, ...]:
     found = store.read()
     assert found is not None
     return found.document.entries

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.errors import AzureBlobError, ConflictError, FencedError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, LateEffect, LostAnswer, Reset, TimeOut
+from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, Reset, TimeOut
 from azure_account.memory.service import MemoryService
 from tests.azure_account.documents.ledger import BLOB, Ledger, added, from_json, ledgers, own_ledger
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.documents.document import Stored
-    from azure_account.documents.owner import DocumentOwner, OwnedDocumentStore
+    from azure_account.documents.owner import DocumentOwner, OwnedDocumentBlob
     from azure_account.memory.faults import Fault, NumberedAttempt
     from azure_account.retrying.retry_loop import Request
 
@@ -83,7 +83,7 @@ class WatchedService(MemoryService):
         self.truth.changed(None if data is None else from_json(data, blob))
 
 
-class Disturbed(Faults):
+class Disturbed(FaultInjector):
     """The requests of one process: others act before they are sent, and answers are lost, as is drawn."""
 
     def __init__(self, world: World) -> None:
@@ -129,7 +129,7 @@ class Process:
 
     name: str
     faults: Disturbed
-    store: OwnedDocumentStore[Ledger]
+    store: OwnedDocumentBlob[Ledger]
     owner: DocumentOwner[Ledger] | None = None
     entries: int = 0
     last_id: str = ""

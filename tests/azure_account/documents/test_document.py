@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.documents.document import DocumentStore, Stored
+from azure_account.documents.document import DocumentBlob, Stored
 from azure_account.errors import TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, Reset, on
+from azure_account.memory.faults import Fault, FaultInjector, LateEffect, LostAnswer, Reset, on
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
@@ -23,11 +23,11 @@ class Note:
     text: str = ""
 
 
-def store_of(container: BlobContainer) -> DocumentStore[Note]:
+def store_of(container: BlobContainer) -> DocumentBlob[Note]:
     def read(data: bytes, _: str) -> Note:
         return Note(**json.loads(data))
 
-    return DocumentStore(container, "note.json", "note", lambda note: json.dumps(asdict(note)).encode(), read)
+    return DocumentBlob(container, "note.json", "note", lambda note: json.dumps(asdict(note)).encode(), read)
 
 
 def new_account() -> MemoryAccount:
@@ -53,7 +53,7 @@ def test_a_document_is_created_once_and_replaced_by_who_has_read_it_last() -> No
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_lost_answer_is_found_out(fault: Fault, times: int) -> None:
     account = new_account()
-    faults = Faults(on("put", fault, times=times))
+    faults = FaultInjector(on("put", fault, times=times))
     store = store_of(account.restarted(faults).container("box"))
     created = store.write(Note("1"), None)
     assert created == store_of(account.container("box")).read()
@@ -68,7 +68,7 @@ def test_a_lost_answer_of_a_write_that_another_process_preceded_is_a_conflict() 
     store, other = store_of(account.container("box")), store_of(account.restarted().container("box"))
     first = store.write(Note("1"), None)
     assert isinstance(first, Stored)
-    faults = Faults(on("put", LostAnswer()), on("get", Reset()))
+    faults = FaultInjector(on("put", LostAnswer()), on("get", Reset()))
     late = store_of(account.restarted(faults).container("box"))
     found = other.read()
     assert found is not None
@@ -79,7 +79,7 @@ def test_a_lost_answer_of_a_write_that_another_process_preceded_is_a_conflict() 
 
 def test_an_outcome_that_stays_unknown_is_an_error_and_may_take_effect_later() -> None:
     account = new_account()
-    faults = Faults(on("put", LateEffect(attempts=1000)), on("put", Reset(), times=1000))
+    faults = FaultInjector(on("put", LateEffect(attempts=1000)), on("put", Reset(), times=1000))
     store = store_of(account.restarted(faults).container("box"))
     with pytest.raises(TransientError, match=r"write note note.json failed: it stays unknown whether it was written"):
         store.write(Note("1"), None)

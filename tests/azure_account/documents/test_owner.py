@@ -9,7 +9,7 @@ import pytest
 from azure_account.account import BlobContainer, StorageAccount
 from azure_account.errors import ConflictError, FencedError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, LateEffect, LostAnswer, NumberedAttempt, Reset, on
+from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, NumberedAttempt, Reset, on
 from azure_account.memory.service import MemoryService
 from tests.azure_account.documents.ledger import BLOB, added, own_ledger
 from tests.azure_account.documents.owner_contract import TestOwner, store_in, stored_entries
@@ -27,8 +27,8 @@ def account(memory: MemoryAccount) -> StorageAccount:
     return memory
 
 
-def faulty(memory: MemoryAccount, container: BlobContainer, *scripts: object) -> tuple[BlobContainer, Faults]:
-    faults = Faults(*scripts)  # type: ignore[arg-type]
+def faulty(memory: MemoryAccount, container: BlobContainer, *scripts: object) -> tuple[BlobContainer, FaultInjector]:
+    faults = FaultInjector(*scripts)  # type: ignore[arg-type]
     return memory.restarted(faults).container(container.name), faults
 
 

@@ -34,9 +34,9 @@ EVENTS = (
     "fault: TimeOut",
     "opened",
 )
-_STORE = "azure_account.documents.owner:OwnedDocumentStore"
+_STORE = "azure_account.documents.owner:OwnedDocumentBlob"
 _OWNER = "azure_account.documents.owner:DocumentOwner"
-_WRITE = "azure_account.documents.document:DocumentStore.write"
+_WRITE = "azure_account.documents.document:DocumentBlob.write"
 _SAME = "(found.epoch, found.writer) != (own.epoch, own.writer)"
 _ANSWER = "answer = request_and_read_back(request, read_back, unresolved)"
 MUTANTS: dict[str, Mutant] = {

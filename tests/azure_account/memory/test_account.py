@@ -11,7 +11,7 @@ from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Ent
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, ConflictError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.service import MemoryService, UnverifiedBehaviour
+from azure_account.memory.service import MemoryService, ServiceAssumptions
 from azure_account.retrying.retry_loop import Intercept, Request
 from tests.azure_account.contract import (
     TestBlobs,
@@ -169,7 +169,7 @@ def test_the_error_for_reading_an_archived_blob_says_to_rehydrate_it(memory: Mem
 # --- behaviour that is not verified on Azure --------------------------------------------------------------------------
 
 
-def account_with(behaviour: UnverifiedBehaviour, clock: ManualClock) -> MemoryAccount:
+def account_with(behaviour: ServiceAssumptions, clock: ManualClock) -> MemoryAccount:
     account = MemoryAccount(MemoryService(clock=clock, behaviour=behaviour))
     account.container("data").create()
     return account
@@ -178,7 +178,7 @@ def account_with(behaviour: UnverifiedBehaviour, clock: ManualClock) -> MemoryAc
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
 def test_an_account_has_the_behaviour_that_it_was_created_with(first: bool, keeps: bool, clock: ManualClock) -> None:
-    behaviour = UnverifiedBehaviour(list_before_condition=first, delete_keeps_blocks=keeps)
+    behaviour = ServiceAssumptions(list_before_condition=first, delete_keeps_blocks=keeps)
     assert behaviour == observed_behaviour(account_with(behaviour, clock).container("data"))
 
 
@@ -186,7 +186,7 @@ def test_an_account_has_the_behaviour_that_it_was_created_with(first: bool, keep
 def test_staged_blocks_are_dated_by_the_first_or_the_last_and_expire_by_the_last(
     by_first: bool, clock: ManualClock
 ) -> None:
-    container = account_with(UnverifiedBehaviour(dated_by_first_block=by_first), clock).container("data")
+    container = account_with(ServiceAssumptions(dated_by_first_block=by_first), clock).container("data")
     start = clock.now()
     for block_id in ("01", "02"):
         container.stage_block("blob", block_id, b"-")
@@ -197,7 +197,7 @@ def test_staged_blocks_are_dated_by_the_first_or_the_last_and_expire_by_the_last
 
 
 def test_a_sas_that_only_allows_to_create_overwrites_nothing(clock: ManualClock) -> None:
-    container = account_with(UnverifiedBehaviour(create_only=True), clock).container("data")
+    container = account_with(ServiceAssumptions(create_only=True), clock).container("data")
     assert isinstance(container.put("blob", b"1"), Done)
     assert isinstance(container.put("blob", b"2"), Conflict)
     container.stage_block("blob", "01", b"3")

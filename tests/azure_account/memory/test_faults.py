@@ -4,7 +4,7 @@ import pytest
 
 from azure_account.account import Done
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Crash, Faults, ProcessDied, Throttle, at, on
+from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, Throttle, at, on
 
 
 def write(account: MemoryAccount) -> None:
@@ -16,7 +16,7 @@ def write(account: MemoryAccount) -> None:
 
 
 def test_calls_are_numbered_and_recorded() -> None:
-    faults = Faults()
+    faults = FaultInjector()
     write(MemoryAccount(intercept=faults))
     assert [
         (1, "create_container", "data"),
@@ -29,7 +29,7 @@ def test_calls_are_numbered_and_recorded() -> None:
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 @pytest.mark.parametrize("after_effect", [False, True])
 def test_a_process_dies_at_its_nth_call_and_makes_no_more(*, number: int, after_effect: bool) -> None:
-    faults = Faults(at(number, Crash(after_effect)))
+    faults = FaultInjector(at(number, Crash(after_effect)))
     account = MemoryAccount(intercept=faults)
     with pytest.raises(ProcessDied):
         write(account)
@@ -47,7 +47,7 @@ def test_the_death_of_a_process_is_not_caught_as_an_exception() -> None:
 
 
 def test_faults_are_chosen_by_operation_blob_and_number() -> None:
-    faults = Faults(on("put", Throttle(), name=lambda name: name.startswith("log/"), times=1, skip=1))
+    faults = FaultInjector(on("put", Throttle(), name=lambda name: name.startswith("log/"), times=1, skip=1))
     account = MemoryAccount(intercept=faults)
     container = account.container("data")
     container.create()

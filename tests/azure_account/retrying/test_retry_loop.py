@@ -25,7 +25,7 @@ from azure_account.errors import ConflictError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import (
     Fault,
-    Faults,
+    FaultInjector,
     LateEffect,
     LostAnswer,
     NumberedAttempt,
@@ -47,7 +47,7 @@ UNANSWERED: list[Fault] = [TimeOut(), Reset(), LostAnswer()]
 NO_EFFECT: list[Fault] = [Throttle(), Unreachable()]
 
 
-def prepared(*scripts: Callable[[NumberedAttempt], Fault | None]) -> tuple[MemoryAccount, BlobContainer, Faults]:
+def prepared(*scripts: Callable[[NumberedAttempt], Fault | None]) -> tuple[MemoryAccount, BlobContainer, FaultInjector]:
     """An account with the container `data`, the blob `old`, the staged block `b/01` and the table `rows`."""
     account = MemoryAccount()
     container = account.container("data")
@@ -55,7 +55,7 @@ def prepared(*scripts: Callable[[NumberedAttempt], Fault | None]) -> tuple[Memor
     container.put("old", b"old")
     container.stage_block("b", "01", b"data")
     account.table("rows").create()
-    faults = Faults(*scripts)
+    faults = FaultInjector(*scripts)
     failing = account.restarted(faults)
     return account, failing.container("data"), faults
 
@@ -146,7 +146,7 @@ def test_a_failed_condition_after_a_lost_answer_is_unknown() -> None:
         account.container("data").acquire_lease("old", LEASE, 15)
         return None
 
-    container = account.restarted(Faults(lease_it)).container("data")
+    container = account.restarted(FaultInjector(lease_it)).container("data")
     assert isinstance(container.put("old", b"1"), Unknown)
 
 
@@ -167,7 +167,7 @@ def test_definite_answers_are_not_repeated() -> None:
 
 def test_delays_follow_retry_after_and_the_policy() -> None:
     clock = ManualClock()
-    faults = Faults(on("put", Throttle(retry_after=20)), on("put", Throttle(), times=1))
+    faults = FaultInjector(on("put", Throttle(retry_after=20)), on("put", Throttle(), times=1))
     account = MemoryAccount(clock=clock, intercept=faults, policy=RetryPolicy(jitter=0))
     container = account.container("data")
     container.create()
@@ -177,7 +177,7 @@ def test_delays_follow_retry_after_and_the_policy() -> None:
 
 
 def test_exhausted_retries_are_an_error_with_attempts_time_cause_and_next_step() -> None:
-    account = MemoryAccount(intercept=Faults(always(TimeOut())), policy=RetryPolicy(max_attempts=3, jitter=0))
+    account = MemoryAccount(intercept=FaultInjector(always(TimeOut())), policy=RetryPolicy(max_attempts=3, jitter=0))
     with pytest.raises(TransientError) as caught:
         account.container("data").create()
     assert (
@@ -201,7 +201,7 @@ ANY_FAULT = st.sampled_from([None, *UNANSWERED, *NO_EFFECT, LateEffect(1), LateE
 @given(st.lists(ANY_FAULT, max_size=12), st.lists(st.booleans(), min_size=1, max_size=6))
 def test_an_outcome_never_contradicts_the_storage(script: list[Fault | None], conditional: list[bool]) -> None:
     account, _, _ = prepared()
-    faults = Faults(lambda attempt: script[attempt.number - 1] if attempt.number <= len(script) else None)
+    faults = FaultInjector(lambda attempt: script[attempt.number - 1] if attempt.number <= len(script) else None)
     container = account.restarted(faults).container("data")
     for number, only_if_absent in enumerate(conditional):
         name = f"n{number}"
@@ -221,7 +221,7 @@ def test_an_outcome_never_contradicts_the_storage(script: list[Fault | None], co
 
 
 def test_every_throttled_or_unanswered_attempt_is_counted_once() -> None:
-    account = MemoryAccount(intercept=Faults(at(2, Throttle()), at(3, TimeOut()), at(5, LostAnswer())))
+    account = MemoryAccount(intercept=FaultInjector(at(2, Throttle()), at(3, TimeOut()), at(5, LostAnswer())))
     container = account.container("box")
     container.create()
     container.put("a", b"1")

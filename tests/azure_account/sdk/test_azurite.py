@@ -6,7 +6,7 @@ import pytest
 
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError
-from azure_account.memory.service import UnverifiedBehaviour
+from azure_account.memory.service import ServiceAssumptions
 from tests.azure_account.contract import (
     TestBlobs,
     TestBlocks,
@@ -54,7 +54,7 @@ def test_a_table_without_endpoint_is_an_error_that_names_the_option(azurite: Azu
 
 
 def test_the_emulator_gives_these_answers_where_azure_has_not_been_checked(container: BlobContainer) -> None:
-    assert UnverifiedBehaviour(list_before_condition=False, delete_keeps_blocks=True) == observed_behaviour(container)
+    assert ServiceAssumptions(list_before_condition=False, delete_keeps_blocks=True) == observed_behaviour(container)
 
 
 def test_the_emulator_refuses_an_undelete_at_once(container: BlobContainer) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from azure_account import connect
 from azure_account.cli.commands import INTERRUPTED, UNCONFIRMED
-from azure_account.cli.shell import Shell
+from azure_account.cli.shell import CommandContext
 from azure_account.clock import ManualClock
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
@@ -61,7 +61,7 @@ def columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(account: MemoryAccount, *arguments: str, answer: str | None = None, clock: ManualClock | None = None) -> Result:
-    shell = Shell(
+    shell = CommandContext(
         connect=lambda _: account,
         env={"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET},
         clock=clock or account.clock,
@@ -362,7 +362,9 @@ def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str) -> 
         staged = stage_rows(container, plan, [pa.record_batch([["EWR"], [batch]], schema=ROWS)], seed=batch)
         if batch < 3:
             committer(container, plan, batch).commit([staged], Transaction(QUERY, batch))
-    shell = Shell(connect=lambda _: account, env={"AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string})
+    shell = CommandContext(
+        connect=lambda _: account, env={"AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string}
+    )
 
     def document(*arguments: str) -> Any:
         result = CliRunner().invoke(app, [*arguments, "--json"], obj=shell)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from azure_account.account import IF_ABSENT, BlobContainer, Done
 from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Fault, Faults, NumberedAttempt
+from azure_account.memory.faults import Fault, FaultInjector, NumberedAttempt
 from azure_account.retrying.retry_loop import Request
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
@@ -221,7 +221,7 @@ class FaultyProcess(SteppedProcess):
     def __init__(self, shared: SharedState, act: Callable[[BlobContainer], object]) -> None:
         super().__init__(lambda: act(shared.account.restarted(self).container("container")))
         self.fault: Fault | None = None
-        self.faults = Faults(self._next_fault)
+        self.faults = FaultInjector(self._next_fault)
         self.step()
 
     def answer(self, request: Request, send: Callable[[], T]) -> T:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, TransientError
-from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, Reset, Throttle, TimeOut, on
+from azure_account.memory.faults import Fault, FaultInjector, LateEffect, LostAnswer, Reset, Throttle, TimeOut, on
 from azureblob_source.log.boundary import Boundary, from_json, move_boundary, read_boundary, to_json
 from tests.azureblob_source.write.sink_rows import new_account
 
@@ -51,7 +51,7 @@ def test_without_a_boundary_the_first_version_is_0() -> None:
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_a_boundary_is_moved_once_whatever_answers_are_lost(fault: Fault, times: int) -> None:
     account = new_account()
-    faults = Faults(on("put", fault, times=times), on("put", fault, skip=times + 1, times=times))
+    faults = FaultInjector(on("put", fault, times=times), on("put", fault, skip=times + 1, times=times))
     container = account.restarted(faults).container("container")
     one = move_boundary(container, "flights", Boundary(), Boundary(3, {1: "e"}, "one"))
     two = move_boundary(container, "flights", one, Boundary(5, {}, "two"))
@@ -78,7 +78,7 @@ def test_a_boundary_never_goes_back() -> None:
 
 def test_a_move_that_never_has_an_answer_is_given_up_and_can_be_repeated() -> None:
     account = new_account()
-    container = account.restarted(Faults(on("put", TimeOut(), times=5))).container("container")
+    container = account.restarted(FaultInjector(on("put", TimeOut(), times=5))).container("container")
     with pytest.raises(TransientError, match=r"write log boundary flights/_log/_first\.json .*stays unknown"):
         move_boundary(container, "flights", Boundary(), Boundary(3, {}, "one"))
     assert 3 == move_boundary(container, "flights", Boundary(), Boundary(3, {}, "one")).first

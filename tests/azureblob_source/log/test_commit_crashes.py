@@ -10,7 +10,7 @@ import pytest
 from azure_account.memory.faults import (
     Crash,
     Fault,
-    Faults,
+    FaultInjector,
     LateEffect,
     LostAnswer,
     ProcessDied,
@@ -30,7 +30,7 @@ def draws(seed: int) -> Draw:
     return random.Random(seed).randrange
 
 
-def run_until(shared: SharedState, faults: Faults, seed: int) -> bool:
+def run_until(shared: SharedState, faults: FaultInjector, seed: int) -> bool:
     """One driver process; True if it lived to the end of the input."""
     container = shared.account.restarted(faults).container("container")
     try:
@@ -43,7 +43,7 @@ def run_until(shared: SharedState, faults: Faults, seed: int) -> bool:
 
 
 def attempts_of_a_run(seed: int) -> int:
-    faults = Faults()
+    faults = FaultInjector()
     assert run_until(SharedState(), faults, seed)
     return faults.count
 
@@ -51,10 +51,10 @@ def attempts_of_a_run(seed: int) -> int:
 def for_every_attempt(seed: int, fault: Callable[[], Fault], *, expire: bool = False) -> None:
     for n in range(1, attempts_of_a_run(seed) + 1):
         shared, restarts = SharedState(), 0
-        faults = Faults(at(n, fault()))
+        faults = FaultInjector(at(n, fault()))
         while not run_until(shared, faults, seed + 1000 * restarts):
             restarts += 1
-            faults = Faults()
+            faults = FaultInjector()
             assert set(shared.visible_rows().values()) <= {1}
             if expire:
                 shared.account.clock.sleep(WEEK_AND_A_DAY)
@@ -88,7 +88,7 @@ def test_two_crashes_in_a_row_at_any_two_requests_change_nothing(seed: int) -> N
     for first in range(1, attempts + 1, 3):
         for second in range(1, attempts + 1, 4):
             shared, restarts = SharedState(), 0
-            scripts = [Faults(at(first, Crash(after_effect=True))), Faults(at(second, Crash()))]
-            while not run_until(shared, scripts.pop(0) if scripts else Faults(), seed + 1000 * restarts):
+            scripts = [FaultInjector(at(first, Crash(after_effect=True))), FaultInjector(at(second, Crash()))]
+            while not run_until(shared, scripts.pop(0) if scripts else FaultInjector(), seed + 1000 * restarts):
                 restarts += 1
             assert shared.all_rows == dict(shared.visible_rows())

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import ConflictError, CorruptError, NotFoundError, TransientError
-from azure_account.memory.faults import Fault, Faults, LateEffect, LostAnswer, Reset, Throttle, TimeOut, always, on
+from azure_account.memory.faults import (
+    Fault,
+    FaultInjector,
+    LateEffect,
+    LostAnswer,
+    Reset,
+    Throttle,
+    TimeOut,
+    always,
+    on,
+)
 from azureblob_source.log.boundary import Boundary, move_boundary, read_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, to_json
@@ -24,7 +34,7 @@ def entry(version: int, write_id: str = "w") -> LogEntry:
     return LogEntry(write_id, "2013-01-31T12:00:05+00:00", version=version)
 
 
-def log_over(account: MemoryAccount, faults: Faults | None = None, readers: int = 4) -> CommitLog:
+def log_over(account: MemoryAccount, faults: FaultInjector | None = None, readers: int = 4) -> CommitLog:
     container = account.restarted(faults).container("container")
     return CommitLog(container, "flights", readers=readers, clock=account.clock)
 
@@ -61,7 +71,7 @@ def test_an_empty_log_has_no_head() -> None:
 
 @pytest.mark.parametrize("versions", [range(100_000), range(1)])
 def test_the_head_is_found_in_a_logarithmic_number_of_requests(versions: range) -> None:
-    faults = Faults()
+    faults = FaultInjector()
     log = log_over(account_with(versions), faults)
     assert entry(versions[-1]) == log.refresh()
     assert faults.count <= 4 + 2 * math.log2(len(versions))
@@ -69,7 +79,7 @@ def test_the_head_is_found_in_a_logarithmic_number_of_requests(versions: range) 
 
 @pytest.mark.parametrize("versions", [range(90_000, 100_000), range(5, 6)])
 def test_the_head_of_a_vacuumed_log_is_found_in_as_few(versions: range) -> None:
-    faults = Faults()
+    faults = FaultInjector()
     log = log_over(account_with(versions, versions[0]), faults)
     assert entry(versions[-1]) == log.refresh()
     assert versions[0] == log.kept_from
@@ -78,7 +88,7 @@ def test_the_head_of_a_vacuumed_log_is_found_in_as_few(versions: range) -> None:
 
 @pytest.mark.parametrize("versions", [range(90_000, 100_000), range(5, 6)])
 def test_the_head_of_a_log_that_was_shortened_by_hand_is_found_with_one_listing(versions: range) -> None:
-    faults = Faults()
+    faults = FaultInjector()
     log = log_over(account_with(versions), faults)
     assert entry(versions[-1]) == log.refresh()
     assert 1 == sum(attempt.operation == "list" for attempt in faults.attempts)
@@ -88,7 +98,7 @@ def test_the_head_of_a_log_that_was_shortened_by_hand_is_found_with_one_listing(
 @pytest.mark.parametrize("known", [2_999, 2_990, 2_000])
 @pytest.mark.parametrize("first", [None, 1_500, 2_995])
 def test_a_version_that_is_known_to_have_existed_shortens_the_search(known: int, first: int | None) -> None:
-    faults = Faults()
+    faults = FaultInjector()
     log = log_over(account_with(range(first or 0, 3_000), first), faults)
     assert entry(2_999) == log.refresh(known)
     assert faults.count <= 8 + 2 * math.log2(3_000 - known)
@@ -111,7 +121,7 @@ def test_a_log_of_every_length_has_its_head_found() -> None:
 
 
 def test_a_head_that_is_known_costs_one_request_to_confirm_and_none_to_use() -> None:
-    account, faults = account_with(range(50)), Faults()
+    account, faults = account_with(range(50)), FaultInjector()
     log = log_over(account, faults)
     log.head()
     before = faults.count
@@ -137,7 +147,7 @@ def test_the_entry_that_was_put_first_is_returned_to_both_writers() -> None:
 @pytest.mark.parametrize("times", [1, 2, 4])
 def test_a_put_whose_answers_are_lost_is_read_back(fault: Fault, times: int) -> None:
     account = new_account()
-    faults = Faults(on("put", fault, times=times))
+    faults = FaultInjector(on("put", fault, times=times))
     log = log_over(account, faults)
     assert entry(0) == log.put(entry(0))
     faults.apply_late_effects()
@@ -148,7 +158,7 @@ def test_a_put_whose_answers_are_lost_is_read_back(fault: Fault, times: int) -> 
 def test_a_lost_answer_does_not_hide_that_another_was_first(fault: Fault) -> None:
     account = new_account()
     log_over(account).put(entry(0, "theirs"))
-    assert entry(0, "theirs") == log_over(account, Faults(on("put", fault))).put(entry(0, "ours"))
+    assert entry(0, "theirs") == log_over(account, FaultInjector(on("put", fault))).put(entry(0, "ours"))
 
 
 def test_a_put_that_never_has_an_answer_is_given_up_and_can_be_repeated() -> None:
@@ -157,13 +167,13 @@ def test_a_put_that_never_has_an_answer_is_given_up_and_can_be_repeated() -> Non
         TransientError,
         match=r"commit log entry flights/_log/0{20}\.json.*5 attempts.*its write id is .*write its rows twice",
     ):
-        log_over(account, Faults(on("put", TimeOut(), times=100))).put(entry(0))
+        log_over(account, FaultInjector(on("put", TimeOut(), times=100))).put(entry(0))
     assert entry(0) == log_over(account).put(entry(0))
 
 
 def test_an_outage_is_not_taken_for_a_missing_entry() -> None:
     with pytest.raises(TransientError):
-        log_over(account_with(range(3)), Faults(always(Throttle()))).refresh()
+        log_over(account_with(range(3)), FaultInjector(always(Throttle()))).refresh()
 
 
 def test_a_version_that_is_not_kept_is_named_with_the_oldest_that_is() -> None:
@@ -221,7 +231,7 @@ def test_entries_below_the_boundary_are_not_in_the_log() -> None:
 
 def test_entries_that_are_vacuumed_while_they_are_read_are_not_given() -> None:
     account = account_with(range(10))
-    log = log_over(account, Faults(moved_at("get", 2, lambda: move(account, 3))))
+    log = log_over(account, FaultInjector(moved_at("get", 2, lambda: move(account, 3))))
     assert entry(9) == log.head()
     with pytest.raises(NotFoundError, match="version 2 of flights failed: the oldest entry kept is 3"):
         log.entries(2, 5)
@@ -239,7 +249,7 @@ def test_an_entry_that_a_stale_writer_put_below_the_boundary_is_not_read_by_a_lo
 
 def test_a_history_that_is_vacuumed_while_it_is_read_begins_later() -> None:
     account = account_with(range(10))
-    log = log_over(account, Faults(moved_at("get", 4, lambda: take_away(account, range(4)))))
+    log = log_over(account, FaultInjector(moved_at("get", 4, lambda: take_away(account, range(4)))))
     assert [entry(version) for version in range(4, 10)] == log.history()
 
 
@@ -289,7 +299,7 @@ def test_a_search_ignores_entries_below_the_boundary(at_zero: bool) -> None:
 def test_a_search_during_a_vacuum_finds_the_head(nth: int) -> None:
     account = account_with(range(30))
     script = moved_at("properties", nth, lambda: take_away(account, range(25)))
-    assert entry(29) == log_over(account, Faults(script)).head()
+    assert entry(29) == log_over(account, FaultInjector(script)).head()
 
 
 def test_an_entry_that_is_put_below_the_boundary_commits_nothing_and_is_withdrawn() -> None:
@@ -309,7 +319,7 @@ def test_an_entry_that_is_put_below_the_boundary_commits_nothing_and_is_withdraw
 @pytest.mark.parametrize("fault", [LostAnswer(), TimeOut(), LateEffect(1), LateEffect(3)])
 def test_an_entry_that_is_put_below_the_boundary_with_a_lost_answer_commits_nothing_either(fault: Fault) -> None:
     account = account_with(range(4))
-    faults = Faults(on("put", fault))
+    faults = FaultInjector(on("put", fault))
     log = log_over(account, faults)
     log.head()
     for version in range(4, 9):
@@ -338,7 +348,7 @@ def test_an_entry_of_another_writer_below_the_boundary_is_not_returned_by_a_put(
 
 def test_a_withdrawal_that_fails_does_not_hide_the_error(caplog: pytest.LogCaptureFixture) -> None:
     account = account_with(range(4))
-    log = log_over(account, Faults(on("delete", Throttle(), times=1000)))
+    log = log_over(account, FaultInjector(on("delete", Throttle(), times=1000)))
     log.head()
     for version in range(4, 9):
         account.container("container").put(log_name("flights", version), to_json(entry(version)))
@@ -360,7 +370,7 @@ def test_a_writer_that_was_paused_leaves_its_entry_to_the_vacuum_that_is_removin
             container.put(log_name("flights", version), to_json(entry(version)))
         move(account, 6, {4: there.etag})
 
-    log = log_over(account, Faults(moved_at("get", 3, vacuum_takes_it)))
+    log = log_over(account, FaultInjector(moved_at("get", 3, vacuum_takes_it)))
     log.head()
     with pytest.raises(ConflictError, match="This version commits nothing: run the batch again"):
         log.put(entry(4, "slow"))

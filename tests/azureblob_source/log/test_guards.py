@@ -11,8 +11,8 @@ from azure_account.account import BlobAttributes
 from azure_account.clock import SystemClock
 from azure_account.errors import AzureBlobError, ConflictError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Crash, Faults, NumberedAttempt, ProcessDied, Refuse, on
-from azure_account.memory.service import MemoryService, UnverifiedBehaviour
+from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
+from azure_account.memory.service import MemoryService, ServiceAssumptions
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, LogEntry, Transaction
@@ -70,7 +70,7 @@ def a_paused_writer_takes_back_what_was_revoked_meanwhile() -> None:
 
     slept: list[NumberedAttempt] = []
     with pytest.raises(ConflictError, match="was voided"):
-        commit(account.restarted(Faults(sleep)), slow)
+        commit(account.restarted(FaultInjector(sleep)), slow)
     assert [2] == numbers(account)
 
 
@@ -80,7 +80,7 @@ def what_is_left_out_is_not_all_that_is_missing() -> None:
     first, second = draft(account, "first", 1), draft(account, "second", 2)
     commit(account, first)
     own = second.blobs[0].name
-    dying = account.restarted(Faults(on("commit_block_list", Crash(), name=lambda name: name == own)))
+    dying = account.restarted(FaultInjector(on("commit_block_list", Crash(), name=lambda name: name == own)))
     with pytest.raises(ProcessDied):
         commit(dying, second)
     lost = first.blobs[0].name
@@ -105,7 +105,7 @@ def a_void_that_came_second_voids_nothing() -> None:
 
     asked: list[NumberedAttempt] = []
     done: list[NumberedAttempt] = []
-    entry = commit(account.restarted(Faults(overtake)), first)
+    entry = commit(account.restarted(FaultInjector(overtake)), first)
     assert 1 == len(done)
     assert isinstance(entry, LogEntry)
     assert ("replace", repeat.write_id) == (entry.operation, entry.write_id)
@@ -114,7 +114,7 @@ def a_void_that_came_second_voids_nothing() -> None:
 
 def a_block_list_that_lacks_its_blocks_may_be_that_of_a_blob_that_was_restored() -> None:
     """A blob was deleted by hand and restored as a copy, which has no blocks: there is nothing that it lacks."""
-    account = MemoryAccount(MemoryService(behaviour=UnverifiedBehaviour(list_before_condition=True)))
+    account = MemoryAccount(MemoryService(behaviour=ServiceAssumptions(list_before_condition=True)))
     container = account.container("container")
     container.create()
     first = draft(account, "first", 1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import ConflictError, NotFoundError
-from azure_account.memory.faults import Crash, Faults, NumberedAttempt, ProcessDied, Refuse, on
+from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction, from_json, to_json
 from azureblob_source.log.live import live_blobs
@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).parents[2] / "fixtures" / "log" / "entry_format_1.json"
 class Writer:
     """A process that writes batches of one query, one row each, and keeps its logs."""
 
-    def __init__(self, account: MemoryAccount, query: str, faults: Faults | None = None) -> None:
+    def __init__(self, account: MemoryAccount, query: str, faults: FaultInjector | None = None) -> None:
         self.account = account
         self.container = account.restarted(faults).container("container")
         self.query = query
@@ -134,7 +134,7 @@ def test_a_writer_without_transactions_is_told_that_nothing_was_committed() -> N
 def dead_writers_stray(new_batches: int = 2) -> MemoryAccount:
     """A writer of the deleted log has put version 3 and died before it looked; the new log is shorter."""
     account = new_account()
-    first = Faults(on("put", Crash(after_effect=True), name=lambda name: name == log_name(STREAM, 3)))
+    first = FaultInjector(on("put", Crash(after_effect=True), name=lambda name: name == log_name(STREAM, 3)))
     old = Writer(account, "old", first)
     for batch in range(3):
         old.write(batch)
@@ -179,7 +179,7 @@ def test_two_writers_of_the_new_log_that_meet_the_stray_lose_no_batch() -> None:
             done.append("overtaken")
             Writer(account, "other").write(500)
 
-    Writer(account, "new", Faults(overtake)).write(103)
+    Writer(account, "new", FaultInjector(overtake)).write(103)
     assert ["overtaken"] == done
     assert [100, 101, 102, 103, 500] == numbers(account)
 
@@ -208,7 +208,7 @@ def test_a_log_that_another_process_has_continued_is_not_torn_by_a_withdrawal() 
             delete_stream(account)
             done.append("deleted")
 
-    old = Writer(account, "old", Faults(overtake))
+    old = Writer(account, "old", FaultInjector(overtake))
     old.write(0)
     old.write(1)
     with pytest.raises(ConflictError, match="Run the batch again"):
@@ -269,12 +269,12 @@ def test_a_writer_whose_version_was_taken_and_freed_again_drops_what_it_knew_of_
             done.append("withdrawn")
             old.account.container("container").delete(attempt.name)
 
-    other = Writer(old.account, "other", Faults(withdraw))
+    other = Writer(old.account, "other", FaultInjector(withdraw))
     old.write(0)
     other.write(1)
     account, _ = stray_in_flight(old, 2)
     with pytest.raises(ProcessDied):
-        Writer(account, "new", Faults(on("commit_block_list", Crash(), skip=1))).write(101)
+        Writer(account, "new", FaultInjector(on("commit_block_list", Crash(), skip=1))).write(101)
     with pytest.raises(ConflictError, match="was deleted"):
         other.write(2)
     assert ["withdrawn"] == done
@@ -294,14 +294,14 @@ def test_a_schema_that_was_deleted_with_the_stream_before_the_first_commit_of_it
             for blob in list(account.container("container").list(f"{STREAM}/")):
                 account.container("container").delete(blob.name)
 
-    Writer(account, "late", Faults(delete)).write(1)
+    Writer(account, "late", FaultInjector(delete)).write(1)
     assert ["deleted"] == done
     assert [1] == numbers(account)
 
 
 def test_a_withdrawal_that_is_refused_leaves_a_stray_that_stops_nobody() -> None:
     account = new_account()
-    old = Writer(account, "old", Faults(on("delete", Refuse(), times=100)))
+    old = Writer(account, "old", FaultInjector(on("delete", Refuse(), times=100)))
     for batch in range(3):
         old.write(batch)
     delete_stream(account)
@@ -327,7 +327,7 @@ def test_a_batch_is_not_acknowledged_by_a_log_that_was_begun_while_its_writer_se
             for batch in range(lengths[-1]):
                 Writer(account, f"new{len(lengths)}").write(100 + batch)
 
-    old = Writer(account, "old", Faults(begin_again))
+    old = Writer(account, "old", FaultInjector(begin_again))
     old.write(0)
     with pytest.raises(ConflictError, match="was deleted"):
         old.write(1)

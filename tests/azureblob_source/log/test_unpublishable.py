@@ -12,7 +12,7 @@ import pytest
 
 from azure_account.account import IF_ABSENT, BlobAttributes
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
-from azure_account.memory.faults import Crash, Faults, NumberedAttempt, ProcessDied, Refuse, on
+from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, Draft, LogEntry, Transaction, from_json, to_json
@@ -85,7 +85,7 @@ def operations(account: MemoryAccount) -> list[str]:
 
 def dies(account: MemoryAccount, operation: str, *, skip: int = 0) -> MemoryAccount:
     """The account as a process sees it that dies at a request for a data blob."""
-    return account.restarted(Faults(on(operation, Crash(), name=is_data, skip=skip)))
+    return account.restarted(FaultInjector(on(operation, Crash(), name=is_data, skip=skip)))
 
 
 def draft(account: MemoryAccount) -> Draft:
@@ -143,7 +143,7 @@ def test_a_part_that_was_voided_for_an_earlier_batch_entry_is_published_for_the_
         write_streams(dies(account, "commit_block_list"), [0, 1], QUERY, 1)
     account.clock.sleep(WEEK_AND_A_DAY)
     publish_committed(log_of(account, "a"), draft(account), publisher(account))
-    next_part = Faults(on("put", Crash(), name=lambda name: name == log_name("a", 2)))
+    next_part = FaultInjector(on("put", Crash(), name=lambda name: name == log_name("a", 2)))
     with pytest.raises(ProcessDied):
         write_streams(account.restarted(next_part), [0, 1], QUERY, 2)
     second = log_of(account, "_batches/q").history()[-1]
@@ -174,7 +174,7 @@ def test_an_entry_that_was_voided_and_vacuumed_is_not_taken_for_published() -> N
 
 def refusing(account: MemoryAccount, operation: str, **when: Any) -> MemoryAccount:
     """The account with a service that refuses an operation on data blobs."""
-    return account.restarted(Faults(on(operation, Refuse(), **{"name": is_data, "times": 10**6, **when})))
+    return account.restarted(FaultInjector(on(operation, Refuse(), **{"name": is_data, "times": 10**6, **when})))
 
 
 def test_what_the_service_refuses_is_voided_by_its_own_writer_and_stops_no_other_writer() -> None:
@@ -433,7 +433,7 @@ def test_the_repeat_of_a_voided_overwrite_deletes_nothing_before_its_own_blobs_a
 
 def test_overwriting_again_and_again_costs_the_same_each_time() -> None:
     account, plan = new_account(), plan_of(ROWS)
-    faults = Faults()
+    faults = FaultInjector()
     container = account.restarted(faults).container("container")
     driver = committer(container, plan)
     costs = []
@@ -641,7 +641,7 @@ def test_a_blob_that_was_put_again_before_its_delete_arrives_is_kept() -> None:
         if attempt.operation == "delete" and attempt.name == name:
             container.put(name, b"precious")
 
-    write(account.restarted(Faults(overtake)), [[2]], seed=2, overwrite=True)
+    write(account.restarted(FaultInjector(overtake)), [[2]], seed=2, overwrite=True)
     assert b"precious" == container.get(name).data
 
 

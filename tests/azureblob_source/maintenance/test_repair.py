@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import FencedError
-from azure_account.memory.faults import Crash, Fault, Faults, LateEffect, LostAnswer, ProcessDied, Reset, Throttle, at
+from azure_account.memory.faults import (
+    Crash,
+    Fault,
+    FaultInjector,
+    LateEffect,
+    LostAnswer,
+    ProcessDied,
+    Reset,
+    Throttle,
+    at,
+)
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.naming import blob_name
 from azureblob_source.log.publish import Publisher
-from azureblob_source.maintenance.repair import Repaired, RepairPlan, plan_repair, repair
+from azureblob_source.maintenance.repair import RepairPlan, RepairResult, plan_repair, repair
 from tests.azureblob_source.log.committing import batch_committed, committed, published
 from tests.azureblob_source.write.sink_rows import new_account
 
@@ -54,7 +64,7 @@ def plan(account: MemoryAccount, stream: str | None = None, age: float = DAY) ->
     return plan_repair(account.container("container"), stream, before)
 
 
-def repaired(account: MemoryAccount, faults: Faults | None = None, *, epoch: int | None = None) -> Repaired:
+def repaired(account: MemoryAccount, faults: FaultInjector | None = None, *, epoch: int | None = None) -> RepairResult:
     container = account.restarted(faults).container("container")
     ids = itertools.count()
     found = plan_repair(container, None, EPOCH + timedelta(seconds=account.clock.now() - DAY))
@@ -84,7 +94,7 @@ def test_a_committed_entry_that_is_not_published_is_published(published: int) ->
         found.stream, found.entry.version, found.missing, found.lost
     )  # fmt: skip
     assert 2 + published == len(visible(account)), "a plan changes nothing"
-    assert Repaired(1, 0, 0) == repaired(account)
+    assert RepairResult(1, 0, 0) == repaired(account)
     assert 4 == len(visible(account))
     assert plan(account).is_empty
 
@@ -95,7 +105,7 @@ def test_an_entry_whose_blocks_have_expired_is_voided_and_its_repeat_writes_it_a
     account.clock.sleep(8 * DAY)
     [found] = plan(account).unpublished
     assert (entry.blobs[1].name,) == found.missing == found.lost
-    assert Repaired(0, 1, 0) == repaired(account)
+    assert RepairResult(0, 1, 0) == repaired(account)
     assert 2 == len(visible(account))
     container = account.container("container")
     log = CommitLog(container, "flights", readers=1)
@@ -110,7 +120,7 @@ def test_a_stream_with_an_epoch_is_repaired_with_that_epoch() -> None:
     unpublished(account, epoch=3)
     with pytest.raises(FencedError, match="at epoch 3 .version 1 of its log., this writer carries none"):
         repaired(account)
-    assert Repaired(1, 0, 0) == repaired(account, epoch=3)
+    assert RepairResult(1, 0, 0) == repaired(account, epoch=3)
 
 
 def test_leftovers_are_removed_when_they_are_old_enough() -> None:
@@ -124,7 +134,7 @@ def test_leftovers_are_removed_when_they_are_old_enough() -> None:
     found = plan(account)
     assert old == [leftover.name for leftover in found.leftovers]
     assert young == [leftover.name for leftover in found.recent]
-    assert Repaired(1, 0, 2) == repaired(account)
+    assert RepairResult(1, 0, 2) == repaired(account)
     assert sorted([*young, "flights/upload-of-somebody-else.bin"]) == sorted(account.service.staged("container"))
     assert 4 == len(visible(account))
 
@@ -135,7 +145,7 @@ def test_leftovers_are_kept_unless_their_removal_is_requested() -> None:
     account.clock.sleep(2 * DAY)
     container = account.container("container")
     done = repair(container, plan(account), lambda: draft(account, 0), Publisher(container))
-    assert Repaired(0, 0, 0) == done
+    assert RepairResult(0, 0, 0) == done
     assert 2 == len(account.service.staged("container"))
 
 
@@ -196,7 +206,7 @@ def test_a_revived_blob_is_deleted() -> None:
     container.stage_block(blob.name, blob.block_ids[0], b"late")
     assert Publisher(container).publish_blob(blob, lost.attributes) is None
     assert [blob.name] == [revived.name for revived in plan(account).revived]
-    assert Repaired(0, 0, 0, 1) == repaired(account)
+    assert RepairResult(0, 0, 0, 1) == repaired(account)
     assert plan(account).is_empty
     assert 2 == len(visible(account))
 
@@ -212,7 +222,7 @@ def test_one_stream_can_be_repaired_alone() -> None:
 
 
 def calls_of_a_repair() -> int:
-    faults = Faults()
+    faults = FaultInjector()
     repaired(broken(), faults)
     return faults.count
 
@@ -231,7 +241,7 @@ def test_a_repair_that_dies_at_any_request_is_finished_by_the_next(after_effect:
     for n in range(1, calls_of_a_repair() + 1):
         account = broken()
         with pytest.raises(ProcessDied):
-            repaired(account, Faults(at(n, Crash(after_effect=after_effect))))
+            repaired(account, FaultInjector(at(n, Crash(after_effect=after_effect))))
         account.clock.sleep(2 * DAY)
         repaired(account)
         assert 2 == len(visible(account)), f"attempt {n}"
@@ -243,7 +253,7 @@ def test_a_repair_that_dies_at_any_request_is_finished_by_the_next(after_effect:
 def test_after_a_single_fault_at_any_request_the_next_repair_finishes_everything(fault: Fault) -> None:
     for n in range(1, calls_of_a_repair() + 1):
         account = broken()
-        faults = Faults(at(n, fault))
+        faults = FaultInjector(at(n, fault))
         repaired(account, faults)
         faults.apply_late_effects()
         account.clock.sleep(2 * DAY)

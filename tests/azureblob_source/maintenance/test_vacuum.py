@@ -15,7 +15,7 @@ from azure_account.errors import ConfigurationError, ConflictError, NotFoundErro
 from azure_account.memory.faults import (
     Crash,
     Fault,
-    Faults,
+    FaultInjector,
     LateEffect,
     LostAnswer,
     ProcessDied,
@@ -51,7 +51,7 @@ DAY = 24 * 3600.0
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def log_over(account: MemoryAccount, faults: Faults | None = None, stream: str = "flights") -> CommitLog:
+def log_over(account: MemoryAccount, faults: FaultInjector | None = None, stream: str = "flights") -> CommitLog:
     container = account.restarted(faults).container("container")
     return CommitLog(container, stream, readers=1, clock=account.clock)
 
@@ -81,7 +81,9 @@ def now(account: MemoryAccount) -> datetime:
     return EPOCH + timedelta(seconds=account.clock.now())
 
 
-def run(account: MemoryAccount, days: float, faults: Faults | None = None, stream: str = "flights") -> VacuumPlan:
+def run(
+    account: MemoryAccount, days: float, faults: FaultInjector | None = None, stream: str = "flights"
+) -> VacuumPlan:
     """One process that vacuums what is older than so many days."""
     log = log_over(account, faults, stream)
     plan = plan_vacuum(log, now(account) - timedelta(days=days))
@@ -131,7 +133,7 @@ def test_young_entries_stay_and_nothing_is_written() -> None:
 
 def test_a_plan_changes_nothing() -> None:
     account = stream_of_days(5)
-    faults = Faults()
+    faults = FaultInjector()
     plan = plan_vacuum(log_over(account, faults), now(account))
     assert 4 == len(plan.outdated)
     assert {"get", "properties", "list"} == {attempt.operation for attempt in faults.attempts}
@@ -244,7 +246,7 @@ def test_a_plan_removes_consecutive_old_published_entries_and_never_the_head(
 
 
 def calls_of_a_vacuum() -> int:
-    faults = Faults()
+    faults = FaultInjector()
     run(stream_of_days(5), 1.5, faults)
     return faults.count
 
@@ -255,7 +257,7 @@ def test_a_vacuum_that_dies_at_any_request_is_finished_by_the_next(after_effect:
     for n in range(1, calls_of_a_vacuum() + 1):
         account = stream_of_days(5)
         with pytest.raises(ProcessDied):
-            run(account, 1.5, Faults(at(n, Crash(after_effect=after_effect))))
+            run(account, 1.5, FaultInjector(at(n, Crash(after_effect=after_effect))))
         for version in range(5, 5 + more):
             write(account, version)
             account.clock.sleep(DAY)
@@ -270,7 +272,7 @@ def test_a_vacuum_that_dies_at_any_request_is_finished_by_the_next(after_effect:
 def test_a_single_fault_at_any_request_changes_nothing(fault: Fault) -> None:
     for n in range(1, calls_of_a_vacuum() + 1):
         account = stream_of_days(5)
-        faults = Faults(at(n, fault))
+        faults = FaultInjector(at(n, fault))
         run(account, 1.5, faults)
         faults.apply_late_effects()
         assert kept(4, 5) == names(account), f"attempt {n}"

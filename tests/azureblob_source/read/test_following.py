@@ -16,7 +16,7 @@ from azure_account.account import BlobAttributes
 from azure_account.clock import ManualClock
 from azure_account.errors import ConflictError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, to_json
 from azureblob_source.log.naming import log_name, schema_name
@@ -63,7 +63,7 @@ def put(
     return entry
 
 
-def follower(account: MemoryAccount, faults: Faults | None = None, clock: ManualClock | None = None) -> Follower:
+def follower(account: MemoryAccount, faults: FaultInjector | None = None, clock: ManualClock | None = None) -> Follower:
     log = CommitLog(account.restarted(faults).container("container"), "flights", readers=2)
     return Follower(log, 30.0, clock or ManualClock())
 
@@ -141,7 +141,7 @@ def test_a_range_gives_the_blobs_that_its_versions_add() -> None:
 
 
 def test_entries_that_were_read_for_the_limits_are_not_read_again() -> None:
-    faults = Faults()
+    faults = FaultInjector()
     reader = follower(filled(10), faults)
     assert 4 == reader.latest(-1, TriggerLimits(blobs=5))
     before = faults.count
@@ -153,7 +153,7 @@ def test_entries_that_were_read_for_the_limits_are_not_read_again() -> None:
 
 
 def test_nothing_new_costs_one_request() -> None:
-    faults = Faults()
+    faults = FaultInjector()
     reader = follower(filled(40), faults)
     assert 39 == reader.latest(39, TriggerLimits())
     before = faults.count
@@ -163,7 +163,7 @@ def test_nothing_new_costs_one_request() -> None:
 
 def test_a_restarted_reader_searches_the_head_from_its_offset_on() -> None:
     account = filled(300)
-    faults = Faults()
+    faults = FaultInjector()
     assert 299 == follower(account, faults).latest(299, TriggerLimits())
     assert faults.count <= 5
 
@@ -360,7 +360,7 @@ def test_a_range_ends_before_the_version_that_brings_a_column_and_the_next_one_i
 
 
 def test_a_query_that_was_started_with_every_column_reads_on_and_reads_no_entry_for_the_check() -> None:
-    faults = Faults()
+    faults = FaultInjector()
     account, before = guarded("b", "a", "b", "a")
     guard = SchemaGuard(follower(account, faults), before.query)
     assert 3 == ended(guard, -1)

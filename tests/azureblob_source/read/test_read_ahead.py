@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arrow_avro import GunzippedSource
 from azure_account.errors import CorruptError
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from azureblob_source.read.blob_bytes import FIRST_REQUEST, BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DATA = bytes(range(256)) * 20
 
 
-def holding(data: bytes, requests: Faults | None = None) -> BlobContainer:
+def holding(data: bytes, requests: FaultInjector | None = None) -> BlobContainer:
     account = new_account()
     account.container("container").put("s/1.avro", data)
     return account.restarted(requests).container("container")
@@ -74,7 +74,7 @@ def test_truncated_gzip_is_damage_when_its_end_is_reached() -> None:
 
 
 def test_bytes_far_ahead_are_not_kept_and_are_fetched_again_in_order() -> None:
-    requests = Faults()
+    requests = FaultInjector()
     blob = StreamBlob("s/1.avro", len(DATA))
     container = holding(DATA, requests)
     with request_sizes(500, FIRST_REQUEST), ReadAhead(container, list(split_blobs([blob])), 1, 1 << 20) as ahead:
@@ -87,7 +87,7 @@ def test_bytes_far_ahead_are_not_kept_and_are_fetched_again_in_order() -> None:
 
 
 def test_a_header_is_one_request() -> None:
-    requests = Faults()
+    requests = FaultInjector()
     source = BlobBytes(RangeReader(holding(DATA, requests)), StreamBlob("s/1.avro", len(DATA)))
     with request_sizes(REQUEST_BYTES, 1000):
         assert DATA[:4] == source.read(0, source.clip(4))

@@ -15,7 +15,7 @@ from arrow_avro import header, parse
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Crash, Faults, ProcessDied, on
+from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher
@@ -114,7 +114,7 @@ def test_a_version_that_does_not_exist_is_an_error_that_names_it() -> None:
 
 def decided_only(account: MemoryAccount) -> None:
     with pytest.raises(ProcessDied):
-        write(account.restarted(Faults(on("commit_block_list", Crash()))), 0)
+        write(account.restarted(FaultInjector(on("commit_block_list", Crash()))), 0)
 
 
 def test_a_reader_waits_for_a_batch_that_is_being_published() -> None:
@@ -202,7 +202,7 @@ def test_only_the_beginning_of_a_large_file_is_fetched() -> None:
     account.container("container").put("flights/a.avro", avro_file(record(s="string"), [{"s": "x" * 500_000}]))
     ranges = []
 
-    class RangeSizes(Faults):
+    class RangeSizes(FaultInjector):
         def attempt(self, request: Any, send: Any) -> Any:
             answer = super().attempt(request, send)
             if request.operation == "get":
@@ -239,7 +239,7 @@ NOON_MICROSECONDS = 1_359_633_605_000_000
 SECOND = 1_000_000
 
 
-class AnswerSizes(Faults):
+class AnswerSizes(FaultInjector):
     """Notes the size of every answer to a GET of a data blob."""
 
     def __init__(self) -> None:
@@ -330,7 +330,7 @@ def test_headers_are_read_concurrently() -> None:
     inside, most, begun = 0, 0, 0
     lock, together = threading.Lock(), threading.Barrier(16, timeout=60)
 
-    class Together(Faults):
+    class Together(FaultInjector):
         def attempt(self, request: Any, send: Any) -> Any:
             nonlocal inside, most, begun
             if request.operation != "get" or not request.name.endswith(".avro"):
@@ -448,7 +448,7 @@ def test_a_read_as_of_a_revoked_version_does_not_have_its_batch(repeat: bool) ->
     account = new_account()
     names = write(account, 7)
     with pytest.raises(ProcessDied):
-        write(account.restarted(Faults(on("commit_block_list", Crash(), skip=1))), 8)
+        write(account.restarted(FaultInjector(on("commit_block_list", Crash(), skip=1))), 8)
     clock = account.clock
     assert isinstance(clock, ManualClock)
     clock.advance(8 * 24 * 3600)
@@ -461,12 +461,12 @@ def test_many_unpublished_blobs_are_checked_concurrently_and_each_visible_one_on
     container = account.container("container")
     plan = plan_of(ROWS, maxMessagesPerBlob=1)
     batch = pa.RecordBatch.from_pylist([{"n": n} for n in range(40)], ROWS)
-    dying = account.restarted(Faults(on("commit_block_list", Crash(), skip=30)))
+    dying = account.restarted(FaultInjector(on("commit_block_list", Crash(), skip=30)))
     with pytest.raises(ProcessDied):
         committer(dying.container("container"), plan).commit(
             [stage_rows(dying.container("container"), plan, [batch])], Transaction("q", 0)
         )
-    looks = Faults()
+    looks = FaultInjector()
 
     def publish(seconds: float) -> None:
         assert [] == Publisher(container).publish(CommitLog(container, "flights").read(0))
@@ -496,7 +496,7 @@ def test_entries_before_the_last_overwrite_are_not_read() -> None:
     for seed in range(40):
         write(account, seed)
     names = write(account, 40, overwrite=True) + write(account, 41)
-    requests = Faults()
+    requests = FaultInjector()
     found = take_snapshot(CommitLog(account.restarted(requests).container("container"), "flights"), None, no_wait)
     assert names == [blob.name for blob in found.blobs]
     assert len([each for each in requests.attempts if each.operation == "get" and "/_log/" in each.name]) < 10

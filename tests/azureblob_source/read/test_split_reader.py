@@ -22,7 +22,7 @@ from azure_account.errors import ConfigurationError, ConflictError, CorruptError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import (
     Crash,
-    Faults,
+    FaultInjector,
     LostAnswer,
     ProcessDied,
     Reset,
@@ -410,7 +410,7 @@ def test_a_failure_ends_the_threads() -> None:
 @pytest.mark.parametrize("fault", [Throttle(), Unreachable(), TimeOut(), Reset(), LostAnswer()])
 def test_transient_faults_are_retried(fault: Any) -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)), b__avro=avro_file(numbered(9)))
-    faults = Faults(on("get", fault, times=2, skip=3), on("get", fault, times=1, skip=7))
+    faults = FaultInjector(on("get", fault, times=2, skip=3), on("get", fault, times=1, skip=7))
     found = rows_of(watched(account, faults), list(split_blobs(blobs, 2000)))
     assert numbered(300) + numbered(9) == found
 
@@ -418,7 +418,7 @@ def test_transient_faults_are_retried(fault: Any) -> None:
 def test_a_service_that_stays_away_is_a_transient_error() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(300)))
     with pytest.raises(TransientError, match=r"a\.avro"):
-        rows_of(watched(account, Faults(always(Unreachable()))), list(split_blobs(blobs)))
+        rows_of(watched(account, FaultInjector(always(Unreachable()))), list(split_blobs(blobs)))
     assert_no_threads()
 
 
@@ -426,7 +426,7 @@ def test_a_service_that_stays_away_is_a_transient_error() -> None:
 def test_a_killed_process_leaves_no_threads() -> None:
     account, blobs = stored(a__avro=avro_file(numbered(3000)))
     with pytest.raises(ProcessDied):
-        rows_of(watched(account, Faults(on("get", Crash(), skip=5))), list(split_blobs(blobs)))
+        rows_of(watched(account, FaultInjector(on("get", Crash(), skip=5))), list(split_blobs(blobs)))
     assert_no_threads()
 
 

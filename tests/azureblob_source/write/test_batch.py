@@ -14,7 +14,7 @@ from azure_account.errors import ConfigurationError, ConflictError, FencedError,
 from azure_account.memory.faults import (
     Crash,
     Fault,
-    Faults,
+    FaultInjector,
     LateEffect,
     LostAnswer,
     ProcessDied,
@@ -102,7 +102,7 @@ def test_an_entry_has_blobs_metrics_writers_and_attributes() -> None:
 
 def test_the_writer_schema_is_put_before_and_after_the_first_commit_and_not_any_more() -> None:
     account, plan = new_account(), plan_of(ROWS)
-    faults = Faults()
+    faults = FaultInjector()
     container = account.restarted(faults).container("container")
     driver = committer(container, plan)
     for batch in range(3):
@@ -115,7 +115,7 @@ def test_the_writer_schema_is_put_before_and_after_the_first_commit_and_not_any_
 def test_a_batch_whose_schema_cannot_be_put_again_is_committed_and_the_next_one_puts_it() -> None:
     account, plan = new_account(), plan_of(ROWS)
     name = schema_name("flights", plan.avro.fingerprint)
-    faults = Faults(on("put", Refuse(), name=lambda each: each == name, skip=1))
+    faults = FaultInjector(on("put", Refuse(), name=lambda each: each == name, skip=1))
     container = account.restarted(faults).container("container")
     driver = committer(container, plan)
     for batch in range(3):
@@ -126,7 +126,7 @@ def test_a_batch_whose_schema_cannot_be_put_again_is_committed_and_the_next_one_
 @pytest.mark.parametrize("fault", [TimeOut(), Reset(), LostAnswer(), Throttle(1.0), LateEffect(2)])
 def test_the_schema_is_kept_even_if_answers_are_lost(fault: Fault) -> None:
     account, plan = new_account(), plan_of(ROWS)
-    faults = Faults(on("put", fault, name=lambda name: "_schemas" in name, times=2))
+    faults = FaultInjector(on("put", fault, name=lambda name: "_schemas" in name, times=2))
     container = account.restarted(faults).container("container")
     committer(container, plan).commit([stage_rows(container, plan, [rows([1])])], None)
     assert plan.avro == take_snapshot(CommitLog(account.container("container"), "flights"), None, no_wait).reader_schema
@@ -134,7 +134,7 @@ def test_the_schema_is_kept_even_if_answers_are_lost(fault: Fault) -> None:
 
 def test_a_schema_that_cannot_be_kept_stops_the_batch_before_it_is_committed() -> None:
     account, plan = new_account(), plan_of(ROWS)
-    faults = Faults(on("put", TimeOut(), name=lambda name: "_schemas" in name, times=100))
+    faults = FaultInjector(on("put", TimeOut(), name=lambda name: "_schemas" in name, times=100))
     container = account.restarted(faults).container("container")
     with pytest.raises(TransientError, match=r"put blob flights/_schemas/.*5 attempts.*Run the batch again"):
         committer(container, plan).commit([stage_rows(container, plan, [rows([1])])], None)
@@ -283,7 +283,7 @@ def test_a_batch_that_was_overwritten_is_not_written_again_by_its_repeat() -> No
 def test_an_overwrite_that_dies_before_it_removes_is_finished_by_the_next_writer() -> None:
     account = new_account()
     write(account, [1], seed=1)
-    dying = account.restarted(Faults(on("delete", Crash(), name=is_data)))
+    dying = account.restarted(FaultInjector(on("delete", Crash(), name=is_data)))
     with pytest.raises(ProcessDied):
         write(dying, [2], seed=2, overwrite=True)
     assert [1, 2] == numbers_in(account)
@@ -376,7 +376,7 @@ def test_opening_an_epoch_fences_older_writers_before_any_row_is_written() -> No
 
 def test_opening_an_epoch_publishes_what_the_old_leader_had_committed() -> None:
     account = new_account()
-    dying = account.restarted(Faults(on("commit_block_list", Crash())))
+    dying = account.restarted(FaultInjector(on("commit_block_list", Crash())))
     with pytest.raises(ProcessDied):
         write(dying, [1], Transaction("q", 0), seed=1, epoch=1)
     assert [] == numbers_in(account)
@@ -390,7 +390,7 @@ def test_opening_an_epoch_publishes_what_the_old_leader_had_committed() -> None:
 def commit_and_die(
     account: MemoryAccount, numbers: list[int], transaction: Transaction, seed: int, *, overwrite: bool = False
 ) -> None:
-    dying = account.restarted(Faults(on("commit_block_list", Crash(), skip=1 if overwrite else 0)))
+    dying = account.restarted(FaultInjector(on("commit_block_list", Crash(), skip=1 if overwrite else 0)))
     with pytest.raises(ProcessDied):
         write(dying, numbers, transaction, seed=seed, overwrite=overwrite)
 
@@ -461,7 +461,7 @@ def by_stream(account: MemoryAccount) -> dict[str, list[int]]:
     return {stream: [row["n"] for row in of_stream] for stream, of_stream in visible_rows(account).items()}
 
 
-def run_batch(account: MemoryAccount, faults: Faults, run: int, batch: int = 0) -> bool:
+def run_batch(account: MemoryAccount, faults: FaultInjector, run: int, batch: int = 0) -> bool:
     """One process of the query: True if it lived to the end of the batch. It repeats the batch on an error."""
     container = account.restarted(faults).container("container")
     plan = plan_of(ROWS, "container", streamColumn="stream", threadPoolCount=1)
@@ -477,7 +477,7 @@ def run_batch(account: MemoryAccount, faults: Faults, run: int, batch: int = 0) 
 
 def test_rows_that_name_their_streams_are_committed_to_each() -> None:
     account = new_account()
-    assert run_batch(account, Faults(), 0)
+    assert run_batch(account, FaultInjector(), 0)
     assert {"a": [0, 2, 4], "b/c": [1, 3, 5]} == by_stream(account)
     for stream in ("a", "b/c"):
         (entry,) = history(account, stream)
@@ -490,7 +490,7 @@ def test_rows_that_name_their_streams_are_committed_to_each() -> None:
 def test_a_batch_fails_when_no_stream_is_committed_any_more() -> None:
     """Else a repeat of the batch would run beside what this one has left."""
 
-    class Slow(Faults):
+    class Slow(FaultInjector):
         running, refused, ended = threading.Event(), threading.Event(), threading.Event()
 
         def attempt(self, request: Any, send: Any) -> Any:
@@ -533,7 +533,7 @@ def test_overwriting_by_stream_column_replaces_the_streams_that_the_rows_name() 
 
 
 def calls_of_a_batch() -> int:
-    faults = Faults()
+    faults = FaultInjector()
     assert run_batch(new_account(), faults, 0)
     return faults.count
 
@@ -543,11 +543,11 @@ def calls_of_a_batch() -> int:
 def test_a_driver_of_many_streams_killed_at_any_request_writes_each_row_once(after_effect: bool, expire: bool) -> None:
     for n in range(1, calls_of_a_batch() + 1):
         account, run = new_account(), 0
-        faults = Faults(at(n, Crash(after_effect=after_effect)))
+        faults = FaultInjector(at(n, Crash(after_effect=after_effect)))
         while not run_batch(account, faults, run):
             assert set(Counter(numbers_in(account)).values()) <= {1}
             run += 1
-            faults = Faults()
+            faults = FaultInjector()
             if expire:
                 account.clock.sleep(WEEK_AND_A_DAY)
         assert NUMBERS == numbers_in(account), f"attempt {n}"
@@ -559,13 +559,13 @@ def test_a_driver_that_dies_again_while_it_replaces_expired_blocks_writes_each_r
     for first in range(6, calls_of_a_batch() + 1):
         for second in range(1, 60, 2):
             account = new_account()
-            assert not run_batch(account, Faults(at(first, Crash())), 0)
+            assert not run_batch(account, FaultInjector(at(first, Crash())), 0)
             account.clock.sleep(WEEK_AND_A_DAY)
-            lived = run_batch(account, Faults(at(second, Crash(after_effect=True))), 1)
+            lived = run_batch(account, FaultInjector(at(second, Crash(after_effect=True))), 1)
             assert set(Counter(numbers_in(account)).values()) <= {1}
             if again:
                 account.clock.sleep(WEEK_AND_A_DAY)
-            assert lived or run_batch(account, Faults(), 2)
+            assert lived or run_batch(account, FaultInjector(), 2)
             assert NUMBERS == numbers_in(account), f"attempts {first} and {second}"
             check_logs(account)
             if lived:
@@ -577,7 +577,7 @@ def test_a_row_that_moves_to_another_stream_is_gone_from_the_old_one_first(monke
     account, plan = new_account(), plan_of(ROWS, "container", streamColumn="stream")
     visible: list[list[int]] = []
 
-    class LooksAfterEachCall(Faults):
+    class LooksAfterEachCall(FaultInjector):
         def attempt(self, request: Any, send: Any) -> Any:
             answer = super().attempt(request, send)
             visible.append(numbers_in(account))
@@ -602,7 +602,7 @@ def test_a_row_that_moves_to_another_stream_is_gone_from_the_old_one_first(monke
 def test_a_fault_at_any_request_of_a_batch_of_many_streams_changes_nothing(fault: Fault) -> None:
     for n in range(1, calls_of_a_batch() + 1):
         account = new_account()
-        assert run_batch(account, Faults(at(n, fault)), 0)
+        assert run_batch(account, FaultInjector(at(n, fault)), 0)
         assert NUMBERS == numbers_in(account), f"attempt {n}"
         check_logs(account)
 
@@ -616,7 +616,7 @@ def check_logs(account: MemoryAccount) -> None:
 def test_an_old_batch_of_many_streams_that_comes_late_changes_nothing() -> None:
     account = new_account()
     for run, batch in enumerate([0, 1]):
-        assert run_batch(account, Faults(), run, batch)
+        assert run_batch(account, FaultInjector(), run, batch)
     before = account.service.contents("container")
     container, plan = account.container("container"), plan_of(ROWS, "container", streamColumn="stream")
     staged = stage_rows(container, plan, [spread(7)], seed=7)
@@ -628,7 +628,7 @@ def test_an_old_batch_of_many_streams_that_comes_late_changes_nothing() -> None:
 def test_a_batch_after_a_repeated_one_is_another_batch() -> None:
     account = new_account()
     for run, batch in enumerate([0, 0, 1, 1, 2]):
-        assert run_batch(account, Faults(), run, batch)
+        assert run_batch(account, FaultInjector(), run, batch)
     assert sorted(3 * NUMBERS) == numbers_in(account)
 
 

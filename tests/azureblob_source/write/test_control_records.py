@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError
-from azure_account.memory.faults import Crash, Faults, ProcessDied, at, on
+from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, at, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
@@ -591,9 +591,11 @@ def history(account: MemoryAccount, stream: str = "flights") -> list[LogEntry]:
     return CommitLog(account.container("container"), stream, readers=1).history()
 
 
-def attempt(account: MemoryAccount, time: int, seed: int, faults: Faults | None = None, query: str = "q") -> LogEntry:
+def attempt(
+    account: MemoryAccount, time: int, seed: int, faults: FaultInjector | None = None, query: str = "q"
+) -> LogEntry:
     """One run of batch 0; `time` in its messages identifies the run."""
-    container, plan = account.restarted(faults or Faults()).container("container"), plan_for_envelopes()
+    container, plan = account.restarted(faults or FaultInjector()).container("container"), plan_for_envelopes()
     staged = stage_rows(container, plan, [envelopes([("0", mark("a", time)), ("0", user(time))])], seed=seed)
     (entry,) = committer(container, plan, seed).commit([staged], Transaction(query, 0))
     return entry
@@ -601,7 +603,7 @@ def attempt(account: MemoryAccount, time: int, seed: int, faults: Faults | None 
 
 def test_a_repeated_batch_has_the_messages_of_the_run_that_was_committed() -> None:
     for n in range(1, 40):
-        account, faults = new_account(), Faults(at(n, Crash(after_effect=n % 2 == 0)))
+        account, faults = new_account(), FaultInjector(at(n, Crash(after_effect=n % 2 == 0)))
         try:
             attempt(account, 5, 1, faults)
         except ProcessDied:
@@ -619,7 +621,7 @@ def test_a_repeated_batch_has_the_messages_of_the_run_that_was_committed() -> No
 def test_messages_of_a_voided_batch_are_not_listed_and_those_of_its_repeat_are() -> None:
     account = new_account()
     with pytest.raises(ProcessDied):
-        attempt(account, 5, 1, Faults(on("commit_block_list", Crash())))
+        attempt(account, 5, 1, FaultInjector(on("commit_block_list", Crash())))
     account.clock.sleep(WEEK_AND_A_DAY)
     attempt(account, 7, 2, query="other")
     assert [7] == times(account)
@@ -637,7 +639,7 @@ STREAMS = ["a", "b/c", "d"]
 NAMED = pa.schema([("stream", pa.string()), ("partition", pa.int32()), ("value", pa.binary())])
 
 
-def run_batch(account: MemoryAccount, faults: Faults, run: int) -> bool:
+def run_batch(account: MemoryAccount, faults: FaultInjector, run: int) -> bool:
     """One process of a query that sends its rows to other streams in every run. Whether it lives to the end."""
     container = account.restarted(faults).container("container")
     plan = plan_of(
@@ -661,14 +663,14 @@ def run_batch(account: MemoryAccount, faults: Faults, run: int) -> bool:
 
 @pytest.mark.parametrize("expire", [False, True], ids=["at once", "after the blocks have expired"])
 def test_the_logs_of_all_streams_list_the_messages_of_the_batch_entry(expire: bool) -> None:
-    faults = Faults()
+    faults = FaultInjector()
     assert run_batch(new_account(), faults, 0)
     for n in range(1, faults.count + 1):
         account = new_account()
-        if not run_batch(account, Faults(at(n, Crash(after_effect=n % 2 == 0))), 0):
+        if not run_batch(account, FaultInjector(at(n, Crash(after_effect=n % 2 == 0))), 0):
             if expire:
                 account.clock.sleep(WEEK_AND_A_DAY)
-            assert run_batch(account, Faults(), 1)
+            assert run_batch(account, FaultInjector(), 1)
         decision = history(account, "_batches/q")[-1]
         assert 2 == len(decision.control)
         for stream in STREAMS:

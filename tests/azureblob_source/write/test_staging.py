@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import arrow_avro
 from arrow_avro import CODECS, decode_blob
 from azure_account.errors import ConfigurationError, TransientError
-from azure_account.memory.faults import Faults, Throttle, Unreachable, on
+from azure_account.memory.faults import FaultInjector, Throttle, Unreachable, on
 from azureblob_source.log.entry import BlobEntry, Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.write.coalescing import COALESCED_ROWS, coalesce
@@ -52,7 +52,7 @@ def microseconds(hour: int) -> int:
 
 
 def container_of(account: MemoryAccount, *scripts: Any) -> BlobContainer:
-    return account.restarted(Faults(*scripts)).container("container")
+    return account.restarted(FaultInjector(*scripts)).container("container")
 
 
 def test_what_tasks_stage_is_invisible_until_the_driver_commits_it() -> None:

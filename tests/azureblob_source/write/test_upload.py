@@ -8,7 +8,7 @@ import pytest
 
 from arrow_avro import codec
 from azure_account.errors import ConfigurationError, TransientError
-from azure_account.memory.faults import Faults, Unreachable, on
+from azure_account.memory.faults import FaultInjector, Unreachable, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log.naming import block_id
 from azureblob_source.write.open_blobs import BlobFormat, SealedBlock
@@ -116,7 +116,7 @@ def test_a_failure_is_raised_at_the_next_submit_and_waiting_blocks_are_dropped()
 
 def test_a_failure_of_the_last_block_is_raised_when_draining() -> None:
     account = new_account()
-    faults = Faults(on("stage_block", Unreachable(), times=1000, name=lambda name: name == "lost"))
+    faults = FaultInjector(on("stage_block", Unreachable(), times=1000, name=lambda name: name == "lost"))
     with BlockUploader(over(account, faults), FORMAT) as uploader:
         uploader.submit(block(0))
         uploader.submit(block(0, "lost"))

@@ -13,9 +13,9 @@ from azure_account.errors import CorruptError
 from coordination.cli.as_json import status_json
 from coordination.cli.as_text import age_text, changes, status_text
 from coordination.cli.notes import listing, notes, task_state
-from coordination.cli.report import JobReport, LeaderReport, Seen, job_report, leader_report
+from coordination.cli.report import JobReport, JobSnapshot, LeaderReport, job_report, leader_report
 from coordination.leadership.lease_document import LeaseDocument
-from coordination.processors.coordinator_state import ListedRow, Row
+from coordination.processors.coordinator_state import ListedRow, ProcessorRow
 from coordination.processors.job_model import Assignment, BarrierState, JobModel, PublishedModel, to_content
 
 A, B, C = "a-00000001", "b-00000002", "c-00000003"
@@ -28,14 +28,14 @@ MOVED = PublishedModel(EIGHT, BarrierState.END, SEVEN)
 
 
 def row(processor: str, version: int | None, age: float = 1.0, *, leads: bool = False, counter: int = 1) -> ListedRow:
-    return ListedRow(Row(processor, version, counter), leads, age)
+    return ListedRow(ProcessorRow(processor, version, counter), leads, age)
 
 
 def report_of(
     model: PublishedModel | None, *rows: ListedRow, held: bool = True, holder: str = "a", table: bool = True
 ) -> JobReport:
     content = {} if model is None else to_content(model)
-    seen = Seen(LeaseDocument(6, holder, "id", content), held, 12.0, rows if table else None)
+    seen = JobSnapshot(LeaseDocument(6, holder, "id", content), held, 12.0, rows if table else None)
     return job_report("flights", BLOB, seen, death=30)
 
 
@@ -173,7 +173,7 @@ def test_a_job_that_has_just_begun_has_no_model() -> None:
 
 
 def test_a_damaged_job_model_is_an_error() -> None:
-    seen = Seen(LeaseDocument(6, "a", "id", {"jobModel": {"version": "x"}}), leased=True, changed=0)
+    seen = JobSnapshot(LeaseDocument(6, "a", "id", {"jobModel": {"version": "x"}}), leased=True, changed=0)
     with pytest.raises(CorruptError, match="The job model is damaged"):
         job_report("flights", BLOB, seen, 30)
 
@@ -250,8 +250,8 @@ def test_only_changes_are_lines() -> None:
 
 
 def test_a_leader_without_a_job() -> None:
-    held = leader_report("box/leaders/report", Seen(LeaseDocument(6, "one"), leased=True, changed=90))
-    free = leader_report("box/leaders/report", Seen(LeaseDocument(6, "one"), leased=False, changed=180))
+    held = leader_report("box/leaders/report", JobSnapshot(LeaseDocument(6, "one"), leased=True, changed=90))
+    free = leader_report("box/leaders/report", JobSnapshot(LeaseDocument(6, "one"), leased=False, changed=180))
     assert ["blob     box/leaders/report", "leader   one, epoch 6", "changed  90 s ago"] == [
         line.rstrip() for line in text_of(held).splitlines()
     ]

@@ -16,7 +16,7 @@ import pytest
 from azure.storage.blob import BlobClient, BlobLeaseClient, ContainerClient
 from typer.testing import CliRunner
 
-from azure_account.cli.shell import Shell
+from azure_account.cli.shell import CommandContext
 from azure_account.memory.account import MemoryAccount
 from coordination.cli.app import app, asked_by_signals
 from coordination.names import leader_blob
@@ -42,7 +42,7 @@ DEAF = "trap '' TERM"
 def run(*arguments: str) -> Result:
     account = MemoryAccount()
     env = {"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET}
-    result = CliRunner().invoke(app, ["run", *arguments], obj=Shell(connect=lambda _: account, env=env))
+    result = CliRunner().invoke(app, ["run", *arguments], obj=CommandContext(connect=lambda _: account, env=env))
     assert SECRET not in result.output
     return result
 

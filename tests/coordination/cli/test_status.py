@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from azure_account.cli.commands import ERROR, INTERRUPTED
-from azure_account.cli.shell import Shell
+from azure_account.cli.shell import CommandContext
 from azure_account.clock import ManualClock
 from azure_account.errors import NotFoundError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, Reset, on
+from azure_account.memory.faults import FaultInjector, Refuse, Reset, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from coordination.cli.app import app
 from coordination.leadership.election import Election
@@ -91,7 +91,7 @@ def columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(account: MemoryAccount, *arguments: str, clock: ManualClock | None = None) -> Result:
     env = {"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET}
-    shell = Shell(connect=lambda _: account, env=env, clock=clock or ManualClock())
+    shell = CommandContext(connect=lambda _: account, env=env, clock=clock or ManualClock())
     result = CliRunner().invoke(app, ["status", *arguments], obj=shell)
     assert SECRET not in result.output
     assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
@@ -152,7 +152,7 @@ def test_document_and_rows_are_of_one_moment(account: MemoryAccount, request_num
 
 def test_status_makes_no_request_that_writes(account: MemoryAccount) -> None:
     Job(account, "one").go_on(times=3)
-    requests = Faults()
+    requests = FaultInjector()
     watched = account.restarted(requests)
     run(watched, f"box/{JOB}")
     run(watched, "box/nobody")
@@ -258,7 +258,7 @@ def test_watch_prints_a_json_document_for_each_look(account: MemoryAccount) -> N
 
 def test_watch_goes_on_when_storage_gives_no_answer(account: MemoryAccount) -> None:
     Job(account, "one").go_on(times=3)
-    lost = account.restarted(Faults(on("get", Reset(), skip=2, times=12)))
+    lost = account.restarted(FaultInjector(on("get", Reset(), skip=2, times=12)))
     result = run(lost, f"box/{JOB}", "--watch", clock=ScriptedClock(lambda: None, lambda: None))
     assert INTERRUPTED == result.exit_code
     assert 1 == len([line for line in result.stderr.splitlines() if "attempts" in line])
@@ -268,7 +268,7 @@ def test_watch_redraws_on_a_terminal(account: MemoryAccount, monkeypatch: pytest
     monkeypatch.setenv("FORCE_COLOR", "1")
     job = Job(account, "one")
     job.go_on(times=2)
-    faults = Faults(on("age", Reset(), skip=4, times=12))
+    faults = FaultInjector(on("age", Reset(), skip=4, times=12))
     clock = ScriptedClock(lambda: job.go_on(times=5), lambda: None)
     result = run(account.restarted(faults), f"box/{JOB}", "--watch", clock=clock)
     assert INTERRUPTED == result.exit_code
@@ -280,7 +280,7 @@ def test_watch_redraws_on_a_terminal(account: MemoryAccount, monkeypatch: pytest
 
 def test_watch_ends_with_an_error_that_a_later_look_cannot_mend(account: MemoryAccount) -> None:
     Job(account, "one").go_on(times=3)
-    refused = account.restarted(Faults(on("get", Refuse(), skip=2)))
+    refused = account.restarted(FaultInjector(on("get", Refuse(), skip=2)))
     result = run(refused, f"box/{JOB}", "--watch", clock=ScriptedClock(lambda: None))
     assert ERROR == result.exit_code
     assert "AuthorizationPermissionMismatch" in result.stderr

@@ -15,7 +15,7 @@ import pytest
 from azure_account.clock import SystemClock
 from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, on
+from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from coordination.cli.supervisor import NOT_FOUND, NOT_STARTED, SupervisedCommand, Supervisor
 from coordination.leadership.leader import LeaseLock
@@ -231,7 +231,7 @@ def test_a_stand_by_ends_at_a_signal(account: MemoryAccount) -> None:
 def test_a_request_that_is_refused_stops_the_command_and_is_raised(account: MemoryAccount, tmp_path: Path) -> None:
     file = tmp_path / "out"
     script = f"trap 'echo stopped >> {file}; exit 0' TERM; echo begin >> {file}; {FOREVER}"
-    running = Running(account.restarted(Faults(on("renew_lease", Refuse(), skip=10))), script)
+    running = Running(account.restarted(FaultInjector(on("renew_lease", Refuse(), skip=10))), script)
     error = running.result()
     assert isinstance(error, ConfigurationError)
     assert "AuthorizationPermissionMismatch" in str(error)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from azure_account.account import IF_ABSENT, Done, Unknown
 from azure_account.errors import TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, LateEffect, LostAnswer, TimeOut, Unreachable
+from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, TimeOut, Unreachable
 from azure_account.retrying.policy import RetryPolicy
 from coordination.leadership.election import Deposed, Elected, Election, Waiting
 from coordination.leadership.lease import Lease, Renewed, Term
@@ -55,7 +55,7 @@ class OwnClock:
         self._clock.sleep(seconds / self._rate)
 
 
-class SlowFaults(Faults):
+class SlowFaults(FaultInjector):
     """Requests that take time before and after their effect, and fail, as `draw` says. `seen` counts the faults."""
 
     def __init__(self, advance: Callable[[float], None], draw: Callable[[int], int], seen: Counter[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from azure_account.clock import SystemClock
 from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, on
+from azure_account.memory.faults import FaultInjector, Refuse, on
 from coordination import metrics
 from coordination.leadership.leader import LeaderElector
 from tests.coordination.leadership.electing import BLOB, LASTING, QUICK, Gate, Recorder, elector, wait_for
@@ -20,7 +20,7 @@ def test_a_leader_that_stops_is_followed_at_once(account: MemoryAccount, elector
     one, other = Recorder(), Recorder()
     first = elector(electors, account, one)
     wait_for(first.leads)
-    polls = Faults()
+    polls = FaultInjector()
     second = elector(electors, account.restarted(polls), other, "other")
     wait_for(lambda: polls.count >= 10)
     assert (True, False) == (first.leads(), second.leads())
@@ -65,7 +65,7 @@ def test_a_leader_knows_until_when_it_leads(account: MemoryAccount, electors: li
 
 def test_a_refused_request_stops_the_elector(account: MemoryAccount, electors: list[LeaderElector]) -> None:
     recorder = Recorder()
-    leader = elector(electors, account.restarted(Faults(on("renew_lease", Refuse(), skip=2))), recorder)
+    leader = elector(electors, account.restarted(FaultInjector(on("renew_lease", Refuse(), skip=2))), recorder)
     wait_for(lambda: len(recorder.calls) == 3)
     assert isinstance(recorder.calls[0], int)
     assert "AuthorizationPermissionMismatch" in str(recorder.calls[1])
@@ -89,7 +89,7 @@ def test_terms_are_counted_with_the_reason_of_their_end(
         wait_for(leader.leads)
         leader.stop()
         refused = Recorder()
-        elector(electors, account.restarted(Faults(on("renew_lease", Refuse()))), refused, "two")
+        elector(electors, account.restarted(FaultInjector(on("renew_lease", Refuse()))), refused, "two")
         wait_for(lambda: len(refused.calls) == 3)
         reasons = {
             reason: exported.of("termsEnded", reason=reason, job=BLOB) for reason in ("late", "taken", "resigned")

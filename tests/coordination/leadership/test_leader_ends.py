@@ -10,7 +10,7 @@ import pytest
 
 from azure_account.errors import NotFoundError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, TimeOut, on
+from azure_account.memory.faults import FaultInjector, Refuse, TimeOut, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from coordination.leadership.leader import LeaderElector
 from tests.coordination.leadership.electing import (
@@ -81,7 +81,8 @@ class Deleted(Intercept):
 
 
 @pytest.mark.parametrize(
-    "intercept", [Faults(on("release_lease", Refuse())), Faults(on("release_lease", TimeOut())), Deleted()]
+    "intercept",
+    [FaultInjector(on("release_lease", Refuse())), FaultInjector(on("release_lease", TimeOut())), Deleted()],
 )
 def test_a_release_that_fails_at_stop_is_no_failure(
     account: MemoryAccount, electors: list[LeaderElector], intercept: Intercept
@@ -97,7 +98,7 @@ def test_a_release_that_fails_at_stop_is_no_failure(
 def test_a_refused_release_is_logged(
     account: MemoryAccount, electors: list[LeaderElector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    leader = elector(electors, account.restarted(Faults(on("release_lease", Refuse()))), Recorder())
+    leader = elector(electors, account.restarted(FaultInjector(on("release_lease", Refuse()))), Recorder())
     wait_for(leader.leads)
     leader.stop()
     assert f"the lease of box/{BLOB} is not released, and expires by itself: 403" in caplog.text
@@ -124,7 +125,7 @@ def test_a_listener_that_raises_in_on_deposed_keeps_the_lease_until_it_expires(
     account: MemoryAccount, electors: list[LeaderElector], error: BaseException, how: str
 ) -> None:
     recorder, gate = Recorder(), Gate()
-    intercept = Faults(on("renew_lease", Refuse(), skip=2)) if how == "refused" else gate
+    intercept = FaultInjector(on("renew_lease", Refuse(), skip=2)) if how == "refused" else gate
     recorder.deposed = raises(error)
     leader = elector(electors, account.restarted(intercept), recorder, timing=QUICK if how == "late" else LASTING)
     wait_for(lambda: recorder.calls)

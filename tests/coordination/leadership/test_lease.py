@@ -11,7 +11,7 @@ import pytest
 from azure_account.account import Done, Unknown
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, LateEffect, LostAnswer, Refuse, TimeOut, on
+from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, Refuse, TimeOut, on
 from coordination.leadership.lease import Lease, Lost, NotAcquired, Renewed, Term
 from coordination.leadership.lease_document import LeaseDocument, from_json
 from coordination.timing import LeaseTiming
@@ -85,7 +85,7 @@ def test_the_holder_keeps_content_beside_the_epoch_and_the_next_one_finds_it(acc
 
 
 def test_a_blob_that_is_created_late_does_not_bring_an_earlier_epoch_back(account: MemoryAccount) -> None:
-    faults = Faults(on("put", LateEffect(1000)))
+    faults = FaultInjector(on("put", LateEffect(1000)))
     begun(lease_of(account.restarted(faults)))  # its second request creates the blob; the first one is on its way
     pass_time(account, 100)
     container = account.container("box")
@@ -182,7 +182,7 @@ def test_the_deadline_is_a_margin_before_the_expiry_and_counted_from_before_the_
 def test_an_answer_that_is_lost_is_unknown_and_a_lease_of_another_is_lost(account: MemoryAccount) -> None:
     term = begun(lease_of(account))
     for fault in (LostAnswer(), TimeOut()):
-        assert isinstance(lease_of(account.restarted(Faults(on("renew_lease", fault)))).renew(term), Unknown)
+        assert isinstance(lease_of(account.restarted(FaultInjector(on("renew_lease", fault)))).renew(term), Unknown)
     pass_time(account, 31)
     begun(lease_of(account, "other"))
     assert isinstance(lease_of(account).renew(term), Lost)
@@ -194,7 +194,7 @@ def test_a_lost_answer_at_any_request_does_not_hinder_the_term(
     account: MemoryAccount, operation: str, fault: LostAnswer | TimeOut
 ) -> None:
     for skip in range(3):
-        lease = lease_of(account.restarted(Faults(on(operation, fault, skip=skip))))
+        lease = lease_of(account.restarted(FaultInjector(on(operation, fault, skip=skip))))
         term = begun(lease)
         found = lease.read()
         assert found is not None
@@ -227,7 +227,7 @@ def test_a_container_that_is_deleted_is_an_error(account: MemoryAccount) -> None
 
 def test_a_missing_permission_is_an_error_that_says_so(account: MemoryAccount) -> None:
     with pytest.raises(ConfigurationError, match="AuthorizationPermissionMismatch"):
-        lease_of(account.restarted(Faults(on("acquire_lease", Refuse())))).acquire()
+        lease_of(account.restarted(FaultInjector(on("acquire_lease", Refuse())))).acquire()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from azure_account.errors import ConfigurationError, ConflictError, FencedError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, TimeOut, on
+from azure_account.memory.faults import FaultInjector, Refuse, TimeOut, on
 from coordination.leadership.leader import LeaseLock
 from tests.coordination.leadership.electing import BLOB, LASTING, blob_in, ended, leased, raises
 
@@ -40,13 +40,13 @@ def test_a_lock_that_is_lost_says_so_at_once_and_stays_lost(account: MemoryAccou
 
 
 def test_a_lock_that_cannot_be_had_raises_the_cause(account: MemoryAccount) -> None:
-    refused = account.restarted(Faults(on("acquire_lease", Refuse())))
+    refused = account.restarted(FaultInjector(on("acquire_lease", Refuse())))
     with pytest.raises(ConfigurationError, match="AuthorizationPermissionMismatch"):
         LeaseLock(blob_in(refused), "one", LASTING).__enter__()
 
 
 def test_a_lock_that_times_out_without_an_answer_does_not_blame_another_process(account: MemoryAccount) -> None:
-    silent = account.restarted(Faults(on("acquire_lease", TimeOut(), times=1000)))
+    silent = account.restarted(FaultInjector(on("acquire_lease", TimeOut(), times=1000)))
     with pytest.raises(ConflictError, match=r"failed after \d+\.\d s: storage gave no answer") as raised:
         LeaseLock(blob_in(silent), "one", LASTING, timeout=0.5).__enter__()
     assert "another process" not in str(raised.value)

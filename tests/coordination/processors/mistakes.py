@@ -9,9 +9,9 @@ from azure_account.account import Unknown
 from coordination.leadership.lease import Lease
 from coordination.leadership.lease_document import LeaseDocument, from_json
 from coordination.processors import coordinator_state, participant
-from coordination.processors.coordinator_state import Confirm, Row, StopTasks
+from coordination.processors.coordinator_state import Confirm, ProcessorRow, StopTasks
 from coordination.processors.job_model import BarrierState, Members, PublishedModel, from_content, next_model
-from coordination.processors.liveness import Liveness, Watched
+from coordination.processors.liveness import CounterObservation, FailureDetector
 from coordination.processors.participant import Participant
 
 if TYPE_CHECKING:
@@ -114,11 +114,13 @@ def stops_after_the_barrier(patch: pytest.MonkeyPatch) -> None:
 def compares_clocks(patch: pytest.MonkeyPatch) -> None:
     """The row has the time of its processor, and the leader compares it with its own."""
 
-    def with_time(self: Participant) -> Row:
-        return Row(self.state.processor, self.state.confirmed, int(self._clock.monotonic()))
+    def with_time(self: Participant) -> ProcessorRow:
+        return ProcessorRow(self.state.processor, self.state.confirmed, int(self._clock.monotonic()))
 
-    def by_time(_: Liveness, counters: Mapping[str, int], now: float, heartbeat: float) -> Liveness:
-        return Liveness({each: Watched(counter, float(counter), 2) for each, counter in counters.items()})
+    def by_time(_: FailureDetector, counters: Mapping[str, int], now: float, heartbeat: float) -> FailureDetector:
+        return FailureDetector(
+            {each: CounterObservation(counter, float(counter), 2) for each, counter in counters.items()}
+        )
 
     patch.setattr(Participant, "_row", with_time)
     patch.setattr(coordinator_state, "observe", by_time)
@@ -185,7 +187,7 @@ def waits_for_every_processor(patch: pytest.MonkeyPatch) -> None:
 
 def gives_newcomers_tasks_at_once(patch: pytest.MonkeyPatch) -> None:
     """A newcomer gets tasks when its first heartbeat is seen."""
-    patch.setattr(Liveness, "settled", lambda self: frozenset(self.seen))
+    patch.setattr(FailureDetector, "settled", lambda self: frozenset(self.seen))
 
 
 MISTAKES = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.errors import TransientError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from azure_account.retrying.policy import RetryPolicy
 from coordination.leadership.election import Election
 from coordination.leadership.lease import Lease
@@ -50,7 +50,7 @@ class Runs:
 class Member:
     """One process of the job."""
 
-    faults: Faults
+    faults: FaultInjector
     participant: Participant
     election: Election
     runner: Runs
@@ -98,7 +98,7 @@ class Job:
 
     def join(self, name: str, *scripts: Script, runner: Runs | None = None) -> Member:
         """A process starts."""
-        faults = Faults(*scripts)
+        faults = FaultInjector(*scripts)
         account = MemoryAccount(self.account.service, intercept=faults, policy=RetryPolicy(max_attempts=2, deadline=3))
         lease = Lease(
             account.container("box"),

@@ -18,7 +18,7 @@ from azure_account.connect import connect
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, on
+from azure_account.memory.faults import FaultInjector, Refuse, on
 from coordination import metrics
 from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
@@ -159,7 +159,7 @@ def test_a_request_that_is_refused_stops_the_coordinator_with_the_cause(
     account: MemoryAccount, running: Running, operation: str, skip: int
 ) -> None:
     script = on(operation, Refuse(), skip=0 if operation == "put" else skip, times=1000)
-    listener = running.start(account.restarted(Faults(script)))
+    listener = running.start(account.restarted(FaultInjector(script)))
     error = failure_of(listener)
     assert isinstance(error, ConfigurationError)
     assert "AuthorizationPermissionMismatch" in str(error)

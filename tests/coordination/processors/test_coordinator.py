@@ -12,7 +12,7 @@ import pytest
 from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, on
+from azure_account.memory.faults import FaultInjector, Refuse, on
 from coordination.processors.coordinator import JobCoordinator
 from coordination.timing import CoordinatorTiming, LeaseTiming
 from tools import reporting
@@ -133,10 +133,10 @@ def test_a_permission_that_is_missing_stops_the_coordinator_with_the_cause(
     account: MemoryAccount, started: list[JobCoordinator]
 ) -> None:
     with pytest.raises(ConfigurationError, match="AuthorizationPermissionMismatch"):
-        start(started, account.restarted(Faults(on("create_table", Refuse()))), Listener(), "one")
+        start(started, account.restarted(FaultInjector(on("create_table", Refuse()))), Listener(), "one")
     started.clear()
     listener = Listener()
-    start(started, account.restarted(Faults(on("acquire_lease", Refuse(), times=1000))), listener, "two")
+    start(started, account.restarted(FaultInjector(on("acquire_lease", Refuse(), times=1000))), listener, "two")
     wait_for(lambda: listener.failure is not None)
     assert "AuthorizationPermissionMismatch" in str(listener.failure)
 

@@ -10,22 +10,22 @@ import pytest
 from azure_account.errors import FencedError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from coordination.checkpoints import CheckpointStore
 from coordination.leadership.lease import Lease, Renewed, Term
 from coordination.processors.coordinator import JobCoordinator
 from coordination.processors.coordinator_state import (
     BeginTasks,
     Observation,
+    ProcessorDeclaration,
+    ProcessorRow,
     ProcessorState,
     Publish,
-    Row,
-    Stated,
     WatchedBarrier,
     step,
 )
 from coordination.processors.job_model import Assignment, BarrierState, JobModel, PublishedModel
-from coordination.processors.liveness import Liveness, Watched
+from coordination.processors.liveness import CounterObservation, FailureDetector
 from coordination.timing import LeaseTiming
 from tests.coordination.leadership.electing import leased
 from tests.coordination.processors.rounds import TIMING, Job
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 SEVEN = JobModel(7, ("a", "b"), {"t1": Assignment("a", 7), "t2": Assignment("b", 7)})
 EIGHT = JobModel(8, ("a", "b", "c"), {"t1": Assignment("a", 7), "t2": Assignment("c", 8)})
 MOVING = PublishedModel(EIGHT, BarrierState.START, SEVEN)
-OURS = Stated(death=TIMING.death)
+OURS = ProcessorDeclaration(death=TIMING.death)
 
 
-def seen(published: PublishedModel, *rows: Row, begun: float) -> Observation:
+def seen(published: PublishedModel, *rows: ProcessorRow, begun: float) -> Observation:
     return Observation(1, published, rows, begun, False, True, ("t1", "t2"))
 
 
@@ -58,9 +58,9 @@ def started() -> Iterator[list[JobCoordinator]]:
 
 def test_a_processor_is_judged_by_the_time_before_its_row_was_read() -> None:
     """The leader was suspended after it had read the rows: the others may have counted up since."""
-    watched = {"a": Watched(1, 0), "b": Watched(1, 0)}
-    state = ProcessorState("a", Liveness(watched), SEVEN.of("a"), 7)
-    rows = (Row("a", 7, 1, OURS), Row("b", 7, 1, OURS))
+    watched = {"a": CounterObservation(1, 0), "b": CounterObservation(1, 0)}
+    state = ProcessorState("a", FailureDetector(watched), SEVEN.of("a"), 7)
+    rows = (ProcessorRow("a", 7, 1, OURS), ProcessorRow("b", 7, 1, OURS))
     after, _ = step(state, seen(PublishedModel(SEVEN, BarrierState.END), *rows, begun=13.9), 40, TIMING)
     assert {"a", "b"} == after.alive
     after, _ = step(state, seen(PublishedModel(SEVEN, BarrierState.END), *rows, begun=14.0), 40, TIMING)
@@ -68,9 +68,11 @@ def test_a_processor_is_judged_by_the_time_before_its_row_was_read() -> None:
 
 
 def test_who_is_too_late_at_a_barrier_is_left_out_of_the_next_model() -> None:
-    watched = {name: Watched(1, 59, 2) for name in "abc"}
-    state = ProcessorState("a", Liveness(watched), {"t1": 7}, 8, watched=WatchedBarrier(8, BarrierState.START, 0))
-    rows = (Row("a", 8, 1, OURS), Row("b", 7, 1, OURS), Row("c", 8, 1, OURS))
+    watched = {name: CounterObservation(1, 59, 2) for name in "abc"}
+    state = ProcessorState(
+        "a", FailureDetector(watched), {"t1": 7}, 8, watched=WatchedBarrier(8, BarrierState.START, 0)
+    )
+    rows = (ProcessorRow("a", 8, 1, OURS), ProcessorRow("b", 7, 1, OURS), ProcessorRow("c", 8, 1, OURS))
     _, actions = step(state, seen(MOVING, *rows, begun=TIMING.barrier), TIMING.barrier, TIMING)
     (publish,) = actions
     assert isinstance(publish, Publish)
@@ -79,12 +81,18 @@ def test_who_is_too_late_at_a_barrier_is_left_out_of_the_next_model() -> None:
 
 
 def test_a_barrier_waits_only_for_processors_that_lose_tasks() -> None:
-    watched = {name: Watched(1, 0, 2) for name in "abc"}
-    state = ProcessorState("a", Liveness(watched), {"t1": 7}, 8, watched=WatchedBarrier(8, BarrierState.START, 0))
-    rows = {"a": Row("a", 8, 1, OURS), "b": Row("b", 8, 1, OURS), "c": Row("c", None, 1, OURS)}
+    watched = {name: CounterObservation(1, 0, 2) for name in "abc"}
+    state = ProcessorState(
+        "a", FailureDetector(watched), {"t1": 7}, 8, watched=WatchedBarrier(8, BarrierState.START, 0)
+    )
+    rows = {
+        "a": ProcessorRow("a", 8, 1, OURS),
+        "b": ProcessorRow("b", 8, 1, OURS),
+        "c": ProcessorRow("c", None, 1, OURS),
+    }
     _, actions = step(state, seen(MOVING, *rows.values(), begun=1), 1, TIMING)
     assert (Publish(PublishedModel(EIGHT, BarrierState.END, SEVEN)),) == actions
-    rows["b"] = Row("b", 7, 1, OURS)
+    rows["b"] = ProcessorRow("b", 7, 1, OURS)
     assert () == step(state, seen(MOVING, *rows.values(), begun=1), 1, TIMING)[1]
 
 
@@ -93,15 +101,17 @@ def test_a_newcomer_gets_tasks_when_its_counter_has_risen_twice() -> None:
     model = PublishedModel(JobModel(7, ("a",), {"t1": Assignment("a", 7), "t2": Assignment("a", 7)}), BarrierState.END)
     state = ProcessorState("a", running=model.current.of("a"), confirmed=7)
     for number in range(4):
-        rows = (Row("a", 7, 1, OURS), Row("c", None, number, OURS))
+        rows = (ProcessorRow("a", 7, 1, OURS), ProcessorRow("c", None, number, OURS))
         state, actions = step(state, seen(model, *rows, begun=3 * number), 3 * number, TIMING)
         counts.append(len(actions))
     assert [0, 0, 1, 1] == counts
 
 
 def test_a_row_of_an_older_release_is_dead_after_the_time_that_was_its_default() -> None:
-    state = ProcessorState("a", Liveness({"a": Watched(1, 0), "b": Watched(1, 0)}), SEVEN.of("a"), 7)
-    rows = (Row("a", 7, 1, OURS), Row("b", 7, 1))
+    state = ProcessorState(
+        "a", FailureDetector({"a": CounterObservation(1, 0), "b": CounterObservation(1, 0)}), SEVEN.of("a"), 7
+    )
+    rows = (ProcessorRow("a", 7, 1, OURS), ProcessorRow("b", 7, 1))
     for now, alive in ((29.9, {"a", "b"}), (30.0, {"a"})):
         after, _ = step(state, seen(PublishedModel(SEVEN, BarrierState.END), *rows, begun=now), now, TIMING)
         assert alive == after.alive
@@ -138,7 +148,7 @@ def test_the_deadline_of_a_lease_is_counted_from_before_each_request() -> None:
     def slow(attempt: NumberedAttempt) -> None:
         clock.advance(4 if attempt.operation.endswith("lease") else 0)
 
-    container = account.restarted(Faults(slow)).container("box")
+    container = account.restarted(FaultInjector(slow)).container("box")
     container.put("blob", b'{"formatVersion":1,"epoch":0}')
     timing, lease_id = LeaseTiming(), "50000000-0000-0000-0000-000000000001"
     lease = Lease(container, "blob", "one", timing, clock=clock, new_id=lambda: lease_id)
@@ -179,7 +189,7 @@ def test_the_tasks_stop_in_time_although_every_request_hangs(
             answers.wait(30)
 
     listener = Listener()
-    start(started, account.restarted(Faults(hang)), listener, "one")
+    start(started, account.restarted(FaultInjector(hang)), listener, "one")
     wait_for(lambda: len(listener.running) == 6)
     try:
         hangs.set()
@@ -235,7 +245,7 @@ def test_a_checkpoint_is_not_written_over_that_of_a_process_that_took_over_meanw
             armed = False
             other.begin("daily", 8)
 
-    store = CheckpointStore(account.restarted(Faults(take_over)).table("offsets"))
+    store = CheckpointStore(account.restarted(FaultInjector(take_over)).table("offsets"))
     store.begin("daily", 7)
     store.write("daily", 7, {"flights": "1"})
     armed = True

@@ -15,9 +15,9 @@ from coordination.processors.coordinator_state import (
     BeginTasks,
     Confirm,
     Observation,
+    ProcessorRow,
     ProcessorState,
     Publish,
-    Row,
     StopTasks,
     after,
     step,
@@ -36,13 +36,13 @@ MODEL = JobModel(7, ("a", "b"), {"t1": Assignment("a", 7), "t2": Assignment("b",
 END = PublishedModel(MODEL, BarrierState.END)
 
 
-def observation(published: PublishedModel, *rows: Row, begun: float, leads: bool = True) -> Observation:
+def observation(published: PublishedModel, *rows: ProcessorRow, begun: float, leads: bool = True) -> Observation:
     return Observation(1, published, rows, begun, False, leads, ("t1", "t2"))
 
 
 def test_who_has_confirmed_and_lost_the_answer_confirms_again_and_begins() -> None:
     state = ProcessorState("b", running={"t9": 3}, confirmed=6)
-    seen = observation(END, Row("a", 7, 1), Row("b", 7, 1), begun=0, leads=False)
+    seen = observation(END, ProcessorRow("a", 7, 1), ProcessorRow("b", 7, 1), begun=0, leads=False)
     _, actions = step(state, seen, 1, TIMING)
     assert (StopTasks({"t9": 3}), Confirm(7), BeginTasks({"t2": 7})) == actions
 
@@ -127,7 +127,7 @@ def test_a_member_without_a_row_of_the_version_in_effect_loses_its_tasks_after_t
     state, now = ProcessorState("a", running={"t1": 7}, confirmed=7), 0.0
     published: list[Publish] = []
     while not published:
-        seen = observation(END, Row("a", 7, int(now)), Row("b", 6, int(now)), begun=now)
+        seen = observation(END, ProcessorRow("a", 7, int(now)), ProcessorRow("b", 6, int(now)), begun=now)
         state, actions = step(state, seen, now, TIMING)
         published = [action for action in actions if isinstance(action, Publish)]
         if not published:
@@ -166,7 +166,7 @@ def test_a_member_that_stands_by_without_a_row_is_no_reason_for_a_new_model() ->
     model = replace(MODEL, tasks={"t1": Assignment("a", 7), "t2": Assignment("a", 7)})
     state, now = ProcessorState("a", running=model.of("a"), confirmed=7), 0.0
     for _ in range(20):
-        rows = (Row("a", 7, int(now)), Row("b", 6, int(now)))
+        rows = (ProcessorRow("a", 7, int(now)), ProcessorRow("b", 6, int(now)))
         state, actions = step(state, observation(replace(END, current=model), *rows, begun=now), now, TIMING)
         assert not any(isinstance(action, Publish) for action in actions)
         now += TIMING.heartbeat
@@ -207,7 +207,7 @@ def test_a_listener_that_is_too_slow_loses_its_tasks_to_those_that_are_not() -> 
 
 def test_after_is_the_state_in_which_the_same_step_does_nothing() -> None:
     state = ProcessorState("b", running={"t9": 3}, confirmed=6)
-    seen = observation(END, Row("a", 7, 1), Row("b", 7, 1), begun=0, leads=False)
+    seen = observation(END, ProcessorRow("a", 7, 1), ProcessorRow("b", 7, 1), begun=0, leads=False)
     state, actions = step(state, seen, 1, TIMING)
     for action in actions:
         state = after(state, action)

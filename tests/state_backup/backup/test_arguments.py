@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from azure_account.clock import ManualClock
 from azure_account.documents import form
 from azure_account.errors import ConfigurationError, CorruptError, FencedError
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.record.names import StateNames
 from state_backup.record.store import record_store
@@ -98,14 +98,14 @@ def test_what_is_given_is_restored_equal_or_refused_before_an_upload(values: dic
         folder = Path(name)
         live = write(folder / "live", TREES[0])
         container = new_account().container("box")
-        open_state(state_in(container), Owner("flights")).back_up({"store": live}, {"before": "1"})
+        open_state(state_in(container), TaskIdentity("flights")).back_up({"store": live}, {"before": "1"})
         before = {blob.name for blob in container.list()}
         write(live, TREES[1])
         stores = dict.fromkeys(values["stores"], live)
         try:
             settings_ = {name: values[name] for name in ("epoch", "keep", "opening")}
             writer = open_state(
-                state_in(container), Owner(*values["owner"]), WriterSettings(**settings_), clock=At(now)
+                state_in(container), TaskIdentity(*values["owner"]), WriterSettings(**settings_), clock=At(now)
             )
             checkpoint = writer.back_up(stores, offsets)
         except (ConfigurationError, FencedError):  # an epoch may be too low
@@ -120,7 +120,7 @@ def test_what_is_given_is_restored_equal_or_refused_before_an_upload(values: dic
             assert equal(folder / "restored", TREES[1])
         verified = {each.checkpoint.id: each.whole for each in verify(state_in(container))}
         assert dict.fromkeys((each.id for each in checkpoints(state_in(container))), True) == verified
-        open_state(state_in(container), Owner("flights")).back_up({"store": live})
+        open_state(state_in(container), TaskIdentity("flights")).back_up({"store": live})
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_what_is_given_is_restored_equal_or_refused_before_an_upload(values: dic
     ],
 )
 def test_offsets_are_texts(tmp_path: Path, offsets: Any, what: str) -> None:
-    writer = open_state(state_in(new_account().container("box")), Owner("flights"))
+    writer = open_state(state_in(new_account().container("box")), TaskIdentity("flights"))
     with pytest.raises(ConfigurationError, match=f"back up state {STATE} failed: {what}"):
         writer.back_up({"store": write(tmp_path / "live", TREES[0])}, offsets)
 
@@ -152,13 +152,13 @@ def test_offsets_are_texts(tmp_path: Path, offsets: Any, what: str) -> None:
 )
 def test_an_owner_is_of_texts_that_are_not_blank(given_: Any, what: str) -> None:
     with pytest.raises(ConfigurationError, match=what):
-        Owner(*given_)
+        TaskIdentity(*given_)
 
 
 @pytest.mark.parametrize("store", ["", " ", 3, None])
 def test_the_name_of_a_store_is_a_text_that_is_not_blank(tmp_path: Path, store: Any) -> None:
     container = new_account().container("box")
-    writer = open_state(state_in(container), Owner("flights"))
+    writer = open_state(state_in(container), TaskIdentity("flights"))
     with pytest.raises(ConfigurationError, match="store"):
         writer.back_up({store: write(tmp_path / "live", TREES[0])})
     assert [f"{STATE}/checkpoint.json"] == [blob.name for blob in container.list()]
@@ -167,7 +167,7 @@ def test_the_name_of_a_store_is_a_text_that_is_not_blank(tmp_path: Path, store: 
 @pytest.mark.parametrize("directory", [None, 3, b"live"])
 def test_a_directory_is_a_path_and_no_store_is_uploaded_before_that_is_known(tmp_path: Path, directory: Any) -> None:
     container = new_account().container("box")
-    writer = open_state(state_in(container), Owner("flights"))
+    writer = open_state(state_in(container), TaskIdentity("flights"))
     with pytest.raises(ConfigurationError, match="the directory of store b is .* and no path"):
         writer.back_up({"a": write(tmp_path / "live", TREES[0]), "b": directory})
     assert [f"{STATE}/checkpoint.json"] == [blob.name for blob in container.list()]
@@ -176,15 +176,15 @@ def test_a_directory_is_a_path_and_no_store_is_uploaded_before_that_is_known(tmp
 @pytest.mark.parametrize("epoch", ["3", 1.5, float("nan"), -1])
 def test_an_epoch_that_is_no_whole_number_fences_nobody(tmp_path: Path, epoch: Any) -> None:
     container = new_account().container("box")
-    writer = open_state(state_in(container), Owner("flights"))
+    writer = open_state(state_in(container), TaskIdentity("flights"))
     with pytest.raises(ConfigurationError, match=r"epoch is .*, it must be (a whole number|at least 0)"):
-        open_state(state_in(container), Owner("flights"), WriterSettings(epoch=epoch))
+        open_state(state_in(container), TaskIdentity("flights"), WriterSettings(epoch=epoch))
     writer.back_up({"store": write(tmp_path / "live", TREES[0])})
 
 
 def test_ids_of_checkpoints_are_taken_as_ids_or_as_texts(tmp_path: Path) -> None:
     container = new_account().container("box")
-    writer = open_state(state_in(container), Owner("flights"))
+    writer = open_state(state_in(container), TaskIdentity("flights"))
     first, *_ = [writer.back_up({"store": write(tmp_path / "live", tree)}) for tree in TREES[:2]]
     ids: Any = [first.id]
     writer.back_up({"store": write(tmp_path / "live", TREES[2])}, keep=ids)
@@ -218,7 +218,7 @@ def test_what_an_earlier_release_has_acknowledged_is_restored(tmp_path: Path) ->
 
 def test_a_writer_goes_on_from_what_an_earlier_release_has_acknowledged(tmp_path: Path) -> None:
     container = stored_numbers()
-    writer = open_state(state_in(container), Owner("flights"), WriterSettings(keep=2))
+    writer = open_state(state_in(container), TaskIdentity("flights"), WriterSettings(keep=2))
     assert 2 == len(writer.checkpoints)
     writer.back_up({"store": write(tmp_path / "live", TREES[0])}, {"2": "6"})
     stored = record_store(container, StateNames(STATE)).read()
@@ -239,7 +239,7 @@ def test_an_index_that_could_not_be_read_again_is_not_committed(
 ) -> None:
     """Whatever it is that a reader refuses: here sizes above a limit that only the reader has."""
     container = new_account().container("box")
-    writer = open_state(state_in(container), Owner("flights"))
+    writer = open_state(state_in(container), TaskIdentity("flights"))
     writer.back_up({"store": write(tmp_path / "live", TREES[0])})
     edited("state_backup.index.snapshot_index:_whole", "0 <= value < _LARGEST", "value not in (4, 5)")(monkeypatch)
     with pytest.raises(ConfigurationError, match="it could not be read again"):

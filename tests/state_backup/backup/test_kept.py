@@ -10,7 +10,7 @@ import pytest
 
 from azure_account.documents.form import sealed
 from azure_account.errors import ConfigurationError, NotFoundError
-from state_backup import MayBeEmpty, Owner, checkpoints, open_state, plan_sweep, restore, set_keep, sweep
+from state_backup import MayBeEmpty, TaskIdentity, checkpoints, open_state, plan_sweep, restore, set_keep, sweep
 from state_backup.backup.settings import WriterSettings
 from state_backup.record.names import StateNames
 from state_backup.record.record import from_json, to_json
@@ -38,7 +38,7 @@ def live(tmp_path: Path) -> Path:
 
 
 def opened(container: BlobContainer, keep: int | None = None) -> StateWriter:
-    return open_state(state_in(container), Owner("flights"), WriterSettings(keep=keep))
+    return open_state(state_in(container), TaskIdentity("flights"), WriterSettings(keep=keep))
 
 
 def back_up(writer: StateWriter, live: Path, times: int) -> int:

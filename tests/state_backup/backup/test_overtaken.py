@@ -11,9 +11,9 @@ import pytest
 from azure_account.errors import ConflictError, NotFoundError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, on
+from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.restoring.restore import RestoreSettings, checkpoints, restore
 from tests.state_backup.states import STATE, TREES, equal, new_account, state_in, write
@@ -31,7 +31,9 @@ class Backups:
 
     def __init__(self, folder: Path) -> None:
         self.account, self._folder, self.made = new_account(), folder, 0
-        self._writer = open_state(state_in(self.account.container("box")), Owner("flights"), WriterSettings(keep=2))
+        self._writer = open_state(
+            state_in(self.account.container("box")), TaskIdentity("flights"), WriterSettings(keep=2)
+        )
 
     def add(self, number: int) -> None:
         for _ in range(number):
@@ -112,7 +114,7 @@ def test_newer_checkpoints_without_the_store_are_reported_as_passed_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     container = new_account().container("box")
-    writer = open_state(state_in(container), Owner("flights"))
+    writer = open_state(state_in(container), TaskIdentity("flights"))
     older = writer.back_up({"agg": write(tmp_path / "live", TREES[0]), "db": tmp_path / "live"})
     newest = writer.back_up({"agq": write(tmp_path / "live", TREES[1]), "db": tmp_path / "live"})
     with caplog.at_level(logging.WARNING):
@@ -128,9 +130,11 @@ def test_newer_checkpoints_without_the_store_are_reported_as_passed_over(
 
 def test_a_state_that_has_lost_its_record_is_no_wrong_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     account = new_account()
-    open_state(state_in(account.container("box")), Owner("flights")).back_up({"store": write(tmp_path / "l", TREES[0])})
+    open_state(state_in(account.container("box")), TaskIdentity("flights")).back_up(
+        {"store": write(tmp_path / "l", TREES[0])}
+    )
     account.container("box").delete(RECORD)
-    refusing = account.restarted(Faults(on("undelete", Refuse("501 NotImplemented"), times=99))).container("box")
+    refusing = account.restarted(FaultInjector(on("undelete", Refuse("501 NotImplemented"), times=99))).container("box")
     with pytest.raises(NotFoundError) as caught:
         restore(state_in(refusing), {"store": tmp_path / "r"})
     assert f"it has blobs, but its record {RECORD} was deleted, and cannot be undeleted (501" in str(caught.value)
@@ -143,7 +147,7 @@ def test_a_state_that_has_lost_its_record_is_no_wrong_name(tmp_path: Path, caplo
 def test_a_blob_of_a_state_that_is_gone_is_no_wrong_name(tmp_path: Path) -> None:
     account: MemoryAccount = new_account()
     container = account.container("box")
-    open_state(state_in(container), Owner("flights")).back_up({"store": write(tmp_path / "l", TREES[0])})
+    open_state(state_in(container), TaskIdentity("flights")).back_up({"store": write(tmp_path / "l", TREES[0])})
     (only,) = checkpoints(state_in(container))
     container.delete(only.indexes["store"])
     for id_ in (None, str(only.id)):

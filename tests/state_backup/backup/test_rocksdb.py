@@ -15,8 +15,8 @@ import pytest
 from rocksdict import AccessType, Options, Rdict, WriteBatch
 
 from azure_account.errors import ConfigurationError
-from azure_account.report import Report
-from state_backup import Owner, open_state, restore
+from azure_account.report import ProgressCallbacks
+from state_backup import TaskIdentity, open_state, restore
 from state_backup.backup.rocksdb import rocksdb_checkpoint
 from tests.state_backup.states import check_no_orphans, new_account, state_in
 
@@ -93,7 +93,7 @@ def test_each_backup_of_a_store_that_is_written_is_of_one_moment(
     db, begun = writing
     begun.wait()
     container = new_account().container("box")
-    writer = open_state(state_in(container), Owner("flights"))
+    writer = open_state(state_in(container), TaskIdentity("flights"))
     seen = []
     for number in range(ROUNDS):
         with rocksdb_checkpoint(db) as directory:
@@ -111,14 +111,14 @@ def test_each_backup_of_a_store_that_is_written_is_of_one_moment(
 
 def test_only_new_files_travel(tmp_path: Path) -> None:
     db = opened(tmp_path / "live")
-    writer = open_state(state_in(new_account().container("box")), Owner("flights"))
+    writer = open_state(state_in(new_account().container("box")), TaskIdentity("flights"))
     put(db, {b"%06d" % key: b"%d" % key * 20 for key in range(50_000)})
     moved: list[int] = []
 
     def back_up() -> int:
         moved.clear()
         with rocksdb_checkpoint(db) as directory:
-            writer.back_up({"store": directory}, report=Report(progress=moved.append))
+            writer.back_up({"store": directory}, report=ProgressCallbacks(progress=moved.append))
         return sum(moved)
 
     first = back_up()
@@ -160,7 +160,7 @@ def test_files_of_one_name_and_size_and_other_bytes_are_two_files(tmp_path: Path
     put(base, {b"%06d" % key: b"base" for key in range(1_000)})
     base.close()
     container = new_account().container("box")
-    writer = open_state(state_in(container), Owner("flights"))
+    writer = open_state(state_in(container), TaskIdentity("flights"))
     writer.back_up({"store": tmp_path / "base"})
     sizes = []
     for letter in (b"a", b"b"):

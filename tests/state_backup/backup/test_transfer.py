@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, on
+from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.retrying.retry_loop import Request
 from state_backup.backup import upload
 from state_backup.backup.upload import FileUploader
@@ -92,7 +92,9 @@ def test_new_blobs_have_the_tag_of_the_lifecycle_rule(tmp_path: Path) -> None:
 def test_without_permission_for_tags_a_backup_goes_on_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    container = new_container(MemoryAccount(intercept=Faults(on("put", Refuse("403 AuthorizationPermissionMismatch")))))
+    container = new_container(
+        MemoryAccount(intercept=FaultInjector(on("put", Refuse("403 AuthorizationPermissionMismatch"))))
+    )
     (tmp_path / "a").write_bytes(b"1")
     uploaded(container, tmp_path)
     (blob,) = container.list()
@@ -103,7 +105,7 @@ def test_without_permission_for_tags_a_backup_goes_on_and_says_so(
 
 def test_what_is_refused_without_tags_too_is_an_error(tmp_path: Path) -> None:
     container = new_container(
-        MemoryAccount(intercept=Faults(on("put", Refuse("409 BlobImmutableDueToPolicy"), times=2)))
+        MemoryAccount(intercept=FaultInjector(on("put", Refuse("409 BlobImmutableDueToPolicy"), times=2)))
     )
     (tmp_path / "a").write_bytes(b"1")
     with pytest.raises(ConfigurationError, match="BlobImmutableDueToPolicy"):
@@ -198,7 +200,7 @@ def test_progress_adds_up(threads: int, size: int) -> None:
         assert size == sum(sent) == sum(got)
 
 
-class Interrupted(Faults):
+class Interrupted(FaultInjector):
     """Interrupts the main thread, as Ctrl-C does, when an operation is requested after 30 other attempts.
 
     By then it waits: an interrupt while Python starts a thread can leave that thread waiting for ever. All take 20 ms.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
-from azure_account.memory.faults import Crash, Faults, LostAnswer, ProcessDied, Refuse, on
-from state_backup.backup.settings import Owner, PriorWork, WriterSettings
+from azure_account.memory.faults import Crash, FaultInjector, LostAnswer, ProcessDied, Refuse, on
+from state_backup.backup.settings import TaskIdentity, WriterHandover, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.restoring.restore import checkpoints, restore
 from state_backup.sweeping.sweep import plan_sweep, sweep
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from state_backup.backup.writer import StateWriter
     from state_backup.record.record import Checkpoint
 
-OWNER = Owner("flights", task_name="task-3")
+OWNER = TaskIdentity("flights", task_name="task-3")
 
 
 def opened(account: MemoryAccount, **settings: int) -> StateWriter:
@@ -87,7 +87,7 @@ def test_checkpoints_that_are_named_stay_until_they_are_not_named_any_more(tmp_p
 
 @pytest.mark.usefixtures("no_packs")
 def test_blobs_of_a_checkpoint_have_no_ttl_and_only_new_ones_are_asked(tmp_path: Path) -> None:
-    faults = Faults()
+    faults = FaultInjector()
     account = new_account()
     writer = opened(account.restarted(faults))
     back_up(writer, tmp_path, 0)
@@ -104,15 +104,15 @@ def test_blobs_of_a_checkpoint_have_no_ttl_and_only_new_ones_are_asked(tmp_path:
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_state_is_opened_without_taking_ttls_off_again(tmp_path: Path, listed: bool) -> None:
     """A listing shows which blobs have one; to an identity that may not list tags, `settled` says which have none."""
-    account, faults = new_account(), Faults(*([] if listed else [on("list_tags", Refuse(), times=100)]))
+    account, faults = new_account(), FaultInjector(*([] if listed else [on("list_tags", Refuse(), times=100)]))
     container = account.restarted(faults).container("box")
 
     def asked(settled: str) -> int:
         before = faults.count
-        assert open_state(state_in(container), OWNER, prior=PriorWork(settled=settled)).settled
+        assert open_state(state_in(container), OWNER, prior=WriterHandover(settled=settled)).settled
         return sum(each.operation == "set_tags" for each in faults.attempts[before:])
 
-    writer = opened(account.restarted(Faults(on("set_tags", Refuse(), times=3, skip=4))))
+    writer = opened(account.restarted(FaultInjector(on("set_tags", Refuse(), times=3, skip=4))))
     first = str(back_up(writer, tmp_path, 0).id)
     assert writer.settled
     second = str(back_up(writer, tmp_path, 1).id)
@@ -123,7 +123,7 @@ def test_a_state_is_opened_without_taking_ttls_off_again(tmp_path: Path, listed:
 
 
 def test_a_store_that_has_not_changed_costs_one_write(tmp_path: Path) -> None:
-    faults = Faults()
+    faults = FaultInjector()
     writer = opened(new_account().restarted(faults))
     first = back_up(writer, tmp_path, 0)
     live, before = tmp_path / "live-0", faults.count
@@ -237,7 +237,7 @@ def test_a_sweep_of_an_old_plan_deletes_nothing(tmp_path: Path) -> None:
 def test_a_lost_answer_changes_nothing(tmp_path: Path, operation: str) -> None:
     for skip in range(6):
         account = new_account()
-        writer = opened(account.restarted(Faults(on(operation, LostAnswer(), skip=skip))))
+        writer = opened(account.restarted(FaultInjector(on(operation, LostAnswer(), skip=skip))))
         for tree in range(4):
             back_up(writer, tmp_path, tree)
         restore(state_in(account.container("box")), {"store": tmp_path / "restored"})
@@ -250,7 +250,7 @@ def test_a_clean_up_that_fails_is_taken_up_by_the_next_backup(
     tmp_path: Path, operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     account = new_account()
-    writer = opened(account.restarted(Faults(on(operation, Refuse(), times=3))))
+    writer = opened(account.restarted(FaultInjector(on(operation, Refuse(), times=3))))
     for tree in range(4):
         back_up(writer, tmp_path, tree)
     assert "the clean-up of flights/task-3 goes on with the next backup" in caplog.text
@@ -277,7 +277,7 @@ def test_what_a_failed_backup_has_uploaded_is_deleted_by_the_next_one(tmp_path: 
 def test_what_a_writer_that_died_has_uploaded_is_deleted_by_the_next_one(tmp_path: Path) -> None:
     account = new_account()
     back_up(opened(account), tmp_path, 0)
-    dying = Faults(on("put", Crash(), name=lambda name: name.endswith("checkpoint.json"), skip=1))
+    dying = FaultInjector(on("put", Crash(), name=lambda name: name.endswith("checkpoint.json"), skip=1))
     with pytest.raises(ProcessDied):
         back_up(opened(account.restarted(dying)), tmp_path, 3)
     container = account.container("box")

@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from azure_account.cli.commands import ERROR, INTERRUPTED, UNCONFIRMED, location_of
 from azure_account.cli.progress import EVERY_SECONDS
-from azure_account.cli.shell import Shell
+from azure_account.cli.shell import CommandContext
 from azure_account.clock import ManualClock
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, on
+from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.settings import Owner
+from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.cli.app import app
 from state_backup.cli.as_text import moment_text
@@ -55,7 +55,7 @@ def account() -> MemoryAccount:
 @pytest.fixture
 def live(account: MemoryAccount, tmp_path: Path) -> Path:
     """A directory, of which there are two backups."""
-    writer = open_state(state_in(account.container("box")), Owner("flights"))
+    writer = open_state(state_in(account.container("box")), TaskIdentity("flights"))
     for number in (0, 1):
         writer.back_up({"store": write(tmp_path / "live", TREES[number])}, {"kafka.flights.0": str(number)})
     return tmp_path / "live"
@@ -67,7 +67,7 @@ def columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(account: MemoryAccount, *arguments: str, answer: str | None = None) -> Result:
-    shell = Shell(
+    shell = CommandContext(
         connect=lambda _: account,
         env={"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET},
         clock=account.clock,
@@ -278,8 +278,8 @@ def test_ls_shows_the_checkpoints_of_a_state(account: MemoryAccount, live: Path)
 
 def test_ls_shows_the_states_below_a_folder_and_those_that_cannot_be_read(account: MemoryAccount, live: Path) -> None:
     container = account.container("box")
-    open_state(Location.in_container(container, "flights/task-10"), Owner("flights"))
-    open_state(Location.in_container(container, "other"), Owner("flights"))
+    open_state(Location.in_container(container, "flights/task-10"), TaskIdentity("flights"))
+    open_state(Location.in_container(container, "other"), TaskIdentity("flights"))
     container.put("flights/task-4/checkpoint.json", b"{}")
     container.put("flightsX/checkpoint.json", b"{}")
     found = {each["state"]: each for each in document(account, "ls", "box/flights")["states"]}
@@ -319,7 +319,7 @@ def test_ls_shows_a_state_whose_record_is_gone_and_what_to_do(
 def test_a_wrong_name_of_a_state_is_one_error_also_where_nothing_can_be_undeleted(
     account: MemoryAccount, live: Path, tmp_path: Path
 ) -> None:
-    refusing = account.restarted(Faults(on("undelete", Refuse("501 NotImplemented"), times=99)))
+    refusing = account.restarted(FaultInjector(on("undelete", Refuse("501 NotImplemented"), times=99)))
     result = run(refusing, "restore", f"{WHERE}0", f"store={tmp_path / 'r'}")
     assert (ERROR, "", 1) == (result.exit_code, result.stdout, len(result.stderr.strip().splitlines()))
     assert "there are: none. Check the name" in result.stderr
@@ -370,7 +370,7 @@ def test_verify_says_which_checkpoints_are_whole_and_ends_with_an_error_if_one_i
 
 
 def test_verify_of_a_state_without_checkpoints(account: MemoryAccount) -> None:
-    open_state(state_in(account.container("box")), Owner("flights"))
+    open_state(state_in(account.container("box")), TaskIdentity("flights"))
     result = run(account, "verify", WHERE)
     assert (0, f"State {STATE} has no checkpoint yet.\n") == (result.exit_code, result.stdout)
 
@@ -468,7 +468,7 @@ def test_a_url_names_the_account_and_the_place() -> None:
         account.container("box").create()
         return account
 
-    shell = Shell(connect=connect, env={})
+    shell = CommandContext(connect=connect, env={})
     result = CliRunner().invoke(app, ["ls", "https://planes.blob.core.windows.net/box"], obj=shell)
     assert 0 == result.exit_code
     assert ["planes"] == [settings.account for settings in asked]
@@ -514,7 +514,7 @@ def test_an_error_is_one_message_on_standard_error(
 
 
 def test_a_refused_request_is_an_error_without_a_traceback(account: MemoryAccount, live: Path) -> None:
-    refusing = account.restarted(Faults(on("put", Refuse(), times=99)))
+    refusing = account.restarted(FaultInjector(on("put", Refuse(), times=99)))
     result = run(refusing, "backup", WHERE, f"store={live}")
     assert (ERROR, 1) == (result.exit_code, len(result.stderr.strip().splitlines()))
     assert "403 AuthorizationPermissionMismatch" in result.stderr
@@ -524,7 +524,7 @@ def test_names_that_others_wrote_command_nothing(account: MemoryAccount, tmp_pat
     nasty = "[red]x\x1b[2J\n[b]"
     live = write(tmp_path / "live", {nasty: b"data"})
     (live / b"caf\xe9".decode("utf-8", "surrogateescape")).write_bytes(b"more")
-    writer = open_state(state_in(account.container("box")), Owner("flights"))
+    writer = open_state(state_in(account.container("box")), TaskIdentity("flights"))
     checkpoint = writer.back_up({nasty: live}, {nasty: nasty})
     shown = "[red]x\\x1b[2J⏎[b]"
     listed = run(account, "ls", WHERE).stdout
@@ -559,7 +559,7 @@ def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str, tmp
     assert (1, "") == (result.returncode, result.stdout)
     assert "ContainerNotFound" in result.stderr
     assert azurite.account_key not in result.stderr
-    shell = Shell(env=env)
+    shell = CommandContext(env=env)
     location_of(shell, container_name, None).open().create()
 
     def program(*arguments: str) -> str:

@@ -18,7 +18,7 @@ from tests.state_backup.histories import world
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
-    from state_backup.backup.writer import _New
+    from state_backup.backup.writer import _AttemptUploads
     from state_backup.record.record import Checkpoint
     from state_backup.sweeping.sweep import SweepPlan
 
@@ -37,13 +37,13 @@ def named(text: str) -> Mutant:
     return both(new, _OVERWRITES)
 
 
-def before_commit(act: Callable[[StateWriter, _New], object]) -> Mutant:
+def before_commit(act: Callable[[StateWriter, _AttemptUploads], object]) -> Mutant:
     """Something is done before the record is written."""
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         commit = StateWriter._commit
 
-        def later(writer: StateWriter, new: _New, checkpoint: Checkpoint) -> bool:
+        def later(writer: StateWriter, new: _AttemptUploads, checkpoint: Checkpoint) -> bool:
             act(writer, new)
             return commit(writer, new, checkpoint)
 
@@ -52,17 +52,17 @@ def before_commit(act: Callable[[StateWriter, _New], object]) -> Mutant:
     return patch
 
 
-def _read_record(writer: StateWriter, _: _New) -> None:
+def _read_record(writer: StateWriter, _: _AttemptUploads) -> None:
     writer._record.refresh()
     writer._go_on_from({**writer._indexes, **writer._read_indexes(writer._indexes)})
 
 
-def _take_tags_off(writer: StateWriter, new: _New) -> None:
+def _take_tags_off(writer: StateWriter, new: _AttemptUploads) -> None:
     for blob in sorted(new.blobs):
         writer._storage.container.set_tags(blob, {})
 
 
-def _delete_unused_first(writer: StateWriter, new: _New) -> None:
+def _delete_unused_first(writer: StateWriter, new: _AttemptUploads) -> None:
     kept = {blob for each in writer.checkpoints[:1] for blob in each.indexes.values()}
     in_use = {blob for index in kept for blob in writer._indexes[index].blob_ids()} | kept
     old = {blob for index in writer._indexes.values() for blob in index.blob_ids()}
@@ -82,7 +82,7 @@ def _age_is_grace(monkeypatch: pytest.MonkeyPatch) -> None:
         begun[id(writer)] = writer._storage.clock.now_ns()
         return upload(writer, *args)  # type: ignore[arg-type]
 
-    def in_time(writer: StateWriter, new: _New, checkpoint: Checkpoint) -> bool:
+    def in_time(writer: StateWriter, new: _AttemptUploads, checkpoint: Checkpoint) -> bool:
         if writer._storage.clock.now_ns() - begun[id(writer)] > _HOUR / 2 * 1e9:
             raise TransientError("too late")
         return commit(writer, new, checkpoint)
@@ -119,7 +119,7 @@ def _sweep_takes_names_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "A: the record is written without a condition": edited(
-        "azure_account.documents.document:DocumentStore.write",
+        "azure_account.documents.document:DocumentBlob.write",
         "IF_ABSENT if before is None else Condition(if_match=before)",
         "Condition()",
     ),
@@ -149,10 +149,10 @@ MUTANTS: dict[str, Mutant] = {
         "self.with_ttl = set()",
     ),
     "the epoch is not checked when the record is read again": replaced(
-        "azure_account.documents.owner:OwnedDocumentStore.check_owner", lambda *_: None
+        "azure_account.documents.owner:OwnedDocumentBlob.check_owner", lambda *_: None
     ),
     "two writers of one epoch are not told apart": edited(
-        "azure_account.documents.owner:OwnedDocumentStore.check_owner",
+        "azure_account.documents.owner:OwnedDocumentBlob.check_owner",
         "(found.epoch, found.writer) != (own.epoch, own.writer)",
         "found.epoch != own.epoch",
     ),

@@ -14,7 +14,7 @@ from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
 from state_backup.backup import writer as writer_module
 from state_backup.backup.arguments import MayBeEmpty
 from state_backup.backup.keeping import set_keep
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.restoring.restore import RestoreSettings, restore
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.state_backup.histories.truth import Stores
     from tests.state_backup.index.trees import Tree
 
-OWNER = Owner("flights")
+OWNER = TaskIdentity("flights")
 CONTENTS = (b"", b"1", b"2", b"one", b"two")
 NAMES = ("a", "b", "c", "sub")
 MIN_AGE = 0.0

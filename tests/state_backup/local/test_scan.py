@@ -15,7 +15,7 @@ from hypothesis import given
 
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
 from state_backup.local import scan as module
-from state_backup.local.scan import MOST_LEVELS, ReadFiles, scan
+from state_backup.local.scan import MOST_LEVELS, ChecksumCache, scan
 from tests.state_backup.index.trees import TREES, Tree, local
 
 if TYPE_CHECKING:
@@ -157,13 +157,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_known_by_inode_size_and_time_is_not_read_again(tmp_path: Path) -> None:
-    def checksum(known: ReadFiles | None) -> int:
+    def checksum(known: ChecksumCache | None) -> int:
         return scan(tmp_path / "db", known=known).files[0].checksum
 
     file = tmp_path / "db" / "1.sst"
     put({"1.sst": b"one"}, tmp_path / "db")
     os.utime(file, (1_600_000_000, 1_600_000_000))
-    known = ReadFiles()
+    known = ChecksumCache()
     assert zlib.crc32(b"one") == checksum(known)
     file.write_bytes(b"eno")
     os.utime(file, (1_600_000_000, 1_600_000_000))
@@ -174,7 +174,7 @@ def test_a_file_that_is_known_by_inode_size_and_time_is_not_read_again(tmp_path:
 
 
 def test_a_file_is_read_again_if_it_is_young_or_another_or_was_not_met_in_between(tmp_path: Path) -> None:
-    known = ReadFiles()
+    known = ChecksumCache()
     put({"young": b"one", "old": b"two"}, tmp_path / "db")
     os.utime(tmp_path / "db" / "old", (1_600_000_000, 1_600_000_000))
     scan(tmp_path / "db", known=known)
@@ -193,12 +193,12 @@ def test_a_file_is_read_again_if_it_is_young_or_another_or_was_not_met_in_betwee
 def test_what_was_read_is_known_to_another_process_too(tmp_path: Path) -> None:
     put({"old": b"two"}, tmp_path / "db")
     os.utime(tmp_path / "db" / "old", (1_600_000_000, 1_600_000_000))
-    known = ReadFiles()
+    known = ChecksumCache()
     before = scan(tmp_path / "db", known=known)
     (tmp_path / "db" / "old").write_bytes(b"owt")
     os.utime(tmp_path / "db" / "old", (1_600_000_000, 1_600_000_000))
-    other = ReadFiles.from_json(json.loads(json.dumps(known.to_json())))
+    other = ChecksumCache.from_json(json.loads(json.dumps(known.to_json())))
     assert before.files[0].blake3 == scan(tmp_path / "db", known=other).files[0].blake3, "it was not read"
     for wrong in ([[1, 2]], [1], [["a", 1, 1, 1, 1, ""]]):
         with pytest.raises((TypeError, ValueError)):
-            ReadFiles.from_json(wrong)  # type: ignore[arg-type]
+            ChecksumCache.from_json(wrong)  # type: ignore[arg-type]

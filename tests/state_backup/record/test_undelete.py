@@ -10,9 +10,9 @@ import pytest
 from azure_account.errors import NotFoundError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults, Refuse, on
+from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.memory.service import MemoryService
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.record.ttl import TAG
 from state_backup.restoring.restore import checkpoints, restore
@@ -33,7 +33,7 @@ def backed_up(tmp_path: Path, service: MemoryService, keep: int = 2) -> MemoryAc
     """An account with a backup of each tree."""
     account = MemoryAccount(service)
     account.container("box").create()
-    writer = open_state(state_in(account.container("box")), Owner("flights"), WriterSettings(keep=keep))
+    writer = open_state(state_in(account.container("box")), TaskIdentity("flights"), WriterSettings(keep=keep))
     for number, tree in enumerate(TREES):
         writer.back_up({"store": write(tmp_path / "live", tree)}, {"input": str(number)})
     return account
@@ -101,7 +101,7 @@ def test_more_lost_checkpoints_than_there_are_attempts_are_passed_over(tmp_path:
     account = MemoryAccount()
     container = account.container("box")
     container.create()
-    writer = open_state(state_in(container), Owner("flights"), WriterSettings(keep=12))
+    writer = open_state(state_in(container), TaskIdentity("flights"), WriterSettings(keep=12))
     for number in range(12):
         writer.back_up({"store": write(tmp_path / "live", {"a": b"%d" % number})})
     found = checkpoints(state_in(container))
@@ -127,7 +127,7 @@ def test_an_account_that_refuses_to_undelete_is_like_one_without_soft_delete(
     account = backed_up(tmp_path, MemoryService(soft_delete=DAY))
     container = account.container("box")
     container.delete(min(needed(container, 0) - needed(container, 1)))
-    refusing = account.restarted(Faults(on("undelete", Refuse(), times=99))).container("box")
+    refusing = account.restarted(FaultInjector(on("undelete", Refuse(), times=99))).container("box")
     restored = restore(state_in(refusing), {"store": tmp_path / "restored"})
     assert (1, ()) == (len(restored.passed_over), restored.undeleted)
     assert equal(tmp_path / "restored", TREES[2])

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.settings import Owner
+from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.restoring.download import RANGE_BYTES, Downloader
@@ -57,7 +57,9 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryAccount:
     monkeypatch.setattr("state_backup.index.packs.SMALL_FILE", 0)
     monkeypatch.setitem(Downloader.__init__.__kwdefaults__, "range_bytes", PIECE)  # type: ignore[arg-type]
     account = new_account()
-    open_state(state_in(account.container("box")), Owner("flights")).back_up({"store": write(tmp_path / "live", TREE)})
+    open_state(state_in(account.container("box")), TaskIdentity("flights")).back_up(
+        {"store": write(tmp_path / "live", TREE)}
+    )
     return account
 
 
@@ -78,7 +80,7 @@ def restored(account: MemoryAccount, target: Path, intercept: Intercept) -> None
     )
 
 
-def downloads(faults: Faults) -> int:
+def downloads(faults: FaultInjector) -> int:
     return sum(each.operation == "get" and "/files/" in each.name for each in faults.attempts)
 
 
@@ -86,7 +88,7 @@ def downloads(faults: Faults) -> int:
 def test_a_restore_that_was_killed_downloads_only_what_is_left(
     account: MemoryAccount, tmp_path: Path, fetched: int
 ) -> None:
-    target, faults = tmp_path / "restored", Faults()
+    target, faults = tmp_path / "restored", FaultInjector()
     killed(lambda: restored(account, target, KilledAt(fetched)))
     assert not target.exists()
     restored(account, target, faults)
@@ -96,7 +98,7 @@ def test_a_restore_that_was_killed_downloads_only_what_is_left(
 
 
 def test_one_that_is_killed_again_and_again_comes_to_its_end(account: MemoryAccount, tmp_path: Path) -> None:
-    target, faults = tmp_path / "restored", Faults()
+    target, faults = tmp_path / "restored", FaultInjector()
     for _ in range(9):
         killed(lambda: restored(account, target, KilledAt(5)))
     restored(account, target, faults)
@@ -108,7 +110,7 @@ def test_one_that_is_killed_again_and_again_comes_to_its_end(account: MemoryAcco
 def test_a_piece_whose_bytes_the_disk_has_lost_is_fetched_again(
     account: MemoryAccount, tmp_path: Path, piece: int
 ) -> None:
-    target, faults = tmp_path / "restored", Faults()
+    target, faults = tmp_path / "restored", FaultInjector()
     killed(lambda: restored(account, target, KilledAt(30)))
     with (place.restoring(target) / "large.sst").open("r+b") as file:
         file.seek(piece * PIECE + 17)
@@ -128,7 +130,7 @@ def test_notes_that_fit_wrong_bytes_do_not_make_them_right(account: MemoryAccoun
     notes = LARGE
     data[notes : notes + 32], data[notes + 32 : notes + 64] = data[notes + 32 : notes + 64], data[notes : notes + 32]
     begun.write_bytes(data)
-    faults = Faults()
+    faults = FaultInjector()
     restored(account, target, faults)
     assert equal(target, TREE)
     assert PIECES - 30 < downloads(faults)
@@ -136,7 +138,7 @@ def test_notes_that_fit_wrong_bytes_do_not_make_them_right(account: MemoryAccoun
 
 def test_a_directory_that_is_made_goes_on_too(account: MemoryAccount, tmp_path: Path) -> None:
     container = account.container("box")
-    (checkpoint,) = open_state(state_in(container), Owner("flights")).checkpoints
+    (checkpoint,) = open_state(state_in(container), TaskIdentity("flights")).checkpoints
 
     def make(intercept: Intercept) -> None:
         box = account.restarted(intercept).container("box")
@@ -149,7 +151,7 @@ def test_a_directory_that_is_made_goes_on_too(account: MemoryAccount, tmp_path: 
         )
 
     killed(lambda: make(KilledAt(36)))
-    faults = Faults()
+    faults = FaultInjector()
     make(faults)
     assert PIECES - 36 == downloads(faults)
 
@@ -160,7 +162,7 @@ def test_a_restore_that_dies_at_any_file_operation_downloads_no_whole_file_twice
     """Two deaths, at every third operation, and at one of the second restore; the third one has what both had."""
     where = Random(1)
     for number in count(1, 3):
-        target, all_faults = tmp_path / f"restored-{number}", Faults()
+        target, all_faults = tmp_path / f"restored-{number}", FaultInjector()
         died = False
         for at in (number, where.randrange(1, 40)):
             with dying(tmp_path, at) as death:

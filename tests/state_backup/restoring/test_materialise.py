@@ -11,11 +11,11 @@ import pytest
 
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, at, on
+from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, Refuse, at, on
 from azure_account.memory.service import MemoryService
-from state_backup.backup.settings import Owner, WriterSettings
+from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
-from state_backup.local.scan import ReadFiles
+from state_backup.local.scan import ChecksumCache
 from state_backup.restoring.restore import LinkSources, RestoreSettings, checkpoints, materialise
 from tests.limits import file_size_limit
 from tests.state_backup.dying import dying
@@ -33,7 +33,7 @@ def backed_up(folder: Path, *trees: Tree, soft_delete: float | None = None) -> t
     account.container("box").create()
     writer = open_state(
         state_in(account.container("box")),
-        Owner("planes"),
+        TaskIdentity("planes"),
         WriterSettings(keep=len(TREES), threads=1),
     )
     ids = [str(writer.back_up({"store": write(folder / "live", tree)}).id) for tree in trees]
@@ -84,7 +84,7 @@ def test_a_source_whose_bytes_have_changed_is_not_linked(tmp_path: Path) -> None
 
 def test_files_that_are_known_are_not_read_again(tmp_path: Path) -> None:
     account, ids = backed_up(tmp_path, *TREES)
-    known, old = ReadFiles(), tmp_path / "old"
+    known, old = ChecksumCache(), tmp_path / "old"
     materialise(state_in(account.container("box")), "store", ids[1], old)
     for path in old.iterdir():
         os.utime(path, (1_600_000_000, 1_600_000_000))
@@ -160,7 +160,7 @@ def test_a_damaged_blob_and_a_full_disk_leave_nothing(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_packs")
 def test_a_refused_download_leaves_nothing_and_the_next_one_goes_on(tmp_path: Path) -> None:
     account, ids = backed_up(tmp_path, TREES[1])
-    refusing = account.restarted(Faults(on("get", Refuse(), name=is_blob_of_file, skip=2)))
+    refusing = account.restarted(FaultInjector(on("get", Refuse(), name=is_blob_of_file, skip=2)))
     with pytest.raises(ConfigurationError, match="403"):
         materialise(state_in(refusing.container("box")), "store", ids[0], tmp_path / "new")
     assert ["live"] == [path.name for path in tmp_path.iterdir()]
@@ -212,7 +212,7 @@ def test_one_that_dies_at_any_file_operation_leaves_no_directory_or_the_whole_on
 def test_one_that_dies_at_any_storage_call_leaves_no_directory(tmp_path: Path, after_effect: bool) -> None:
     account, ids = backed_up(tmp_path, TREES[1])
     for number in itertools.count(1):
-        faults = Faults(at(number, Crash(after_effect=after_effect)))
+        faults = FaultInjector(at(number, Crash(after_effect=after_effect)))
         with contextlib.suppress(ProcessDied):
             dead = account.restarted(faults).container("box")
             materialise(

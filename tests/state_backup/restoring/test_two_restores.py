@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from azure_account.errors import ConfigurationError, ConflictError, TransientError
-from azure_account.memory.faults import Faults, Refuse, on
+from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.settings import Owner
+from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.local.claim import claimed
@@ -36,7 +36,7 @@ NAMES = (".restoring", ".downloaded", ".replaced")
 def account(tmp_path: Path) -> MemoryAccount:
     """A state with one checkpoint, of the last tree but one."""
     account = new_account()
-    open_state(state_in(account.container("box")), Owner("flights")).back_up(
+    open_state(state_in(account.container("box")), TaskIdentity("flights")).back_up(
         {"store": write(tmp_path / "live", TREES[2])}
     )
     shutil.rmtree(tmp_path / "live")
@@ -85,7 +85,7 @@ def test_a_second_restore_of_a_directory_waits_and_then_finds_all_files(account:
 def test_restores_of_the_same_directories_in_another_order_do_not_wait_for_each_other(tmp_path: Path) -> None:
     account = new_account()
     live = write(tmp_path / "live", TREES[1])
-    open_state(state_in(account.container("box")), Owner("flights")).back_up({"a": live, "b": live})
+    open_state(state_in(account.container("box")), TaskIdentity("flights")).back_up({"a": live, "b": live})
     failed: list[Exception] = []
 
     def run(*stores: str) -> None:
@@ -205,7 +205,7 @@ def test_a_directory_that_is_made_anew_after_a_crash_between_two_renames_is_a_co
             restore(state_in(container), {"store": target})
     assert old == state_of(tmp_path / "db.replaced")
     target.rmdir()
-    refusing = account.restarted(Faults(on("get", Refuse(), times=99))).container("box")
+    refusing = account.restarted(FaultInjector(on("get", Refuse(), times=99))).container("box")
     with pytest.raises(ConfigurationError, match="403"):
         restore(state_in(refusing), {"store": target})
     assert old == state_of(target)

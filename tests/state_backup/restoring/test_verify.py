@@ -10,10 +10,10 @@ import pytest
 from azure_account.account import BlobAttributes
 from azure_account.errors import CorruptError, NotFoundError, TransientError
 from azure_account.location import Location
-from azure_account.memory.faults import Faults, TimeOut, always, on
-from azure_account.report import Report
+from azure_account.memory.faults import FaultInjector, TimeOut, always, on
+from azure_account.report import ProgressCallbacks
 from azure_account.retrying.retry_loop import Request
-from state_backup.backup.settings import Owner
+from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.record.names import StateNames
 from state_backup.record.store import record_store
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
     from azure_account.memory.account import MemoryAccount
-    from state_backup.restoring.verifying import Verified
+    from state_backup.restoring.verifying import VerificationResult
 
 T = TypeVar("T")
 
@@ -36,14 +36,14 @@ T = TypeVar("T")
 def account(tmp_path: Path) -> MemoryAccount:
     """Two checkpoints, of the last two trees, of which `2.sst` differs; each has a store that is the same in both."""
     account = new_account()
-    writer = open_state(state_in(account.container("box")), Owner("flights"))
+    writer = open_state(state_in(account.container("box")), TaskIdentity("flights"))
     same = write(tmp_path / "same", {"same": b"same", "empty": b""})
     for tree in TREES[2:]:
         writer.back_up({"store": write(tmp_path / "live", tree), "same": same})
     return account
 
 
-def seen(verified: tuple[Verified, ...]) -> list[dict[tuple[str, str], str]]:
+def seen(verified: tuple[VerificationResult, ...]) -> list[dict[tuple[str, str], str]]:
     """Faults by store and path, for each checkpoint."""
     return [{(fault.store, fault.path): fault.cause for fault in each.faults} for each in verified]
 
@@ -127,11 +127,11 @@ def test_one_checkpoint_can_be_chosen(account: MemoryAccount) -> None:
 def test_a_checkpoint_that_is_dropped_meanwhile_is_not_called_damaged(account: MemoryAccount, tmp_path: Path) -> None:
     live = write(tmp_path / "live", TREES[0])
 
-    class Overtaken(Faults):
+    class Overtaken(FaultInjector):
         def attempt(self, request: Request, send: Callable[[], T]) -> T:
             if request.operation == "list" and not self.attempts[1:]:
                 super().attempt(request, lambda: None)
-                writer = open_state(state_in(account.container("box")), Owner("flights"))
+                writer = open_state(state_in(account.container("box")), TaskIdentity("flights"))
                 for _ in range(2):
                     (live / "CURRENT").write_bytes(str(writer.newest).encode())
                     writer.back_up({"store": live})
@@ -147,10 +147,10 @@ def test_a_deep_look_downloads_each_content_once_in_pieces(
     account: MemoryAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PIECE_BYTES", 2)
-    faults = Faults()
+    faults = FaultInjector()
     planned: list[tuple[int, int]] = []
     pieces: list[int] = []
-    report = Report(planned=lambda files, bytes_: planned.append((files, bytes_)), progress=pieces.append)
+    report = ProgressCallbacks(planned=lambda files, bytes_: planned.append((files, bytes_)), progress=pieces.append)
     verify(state_in(account.restarted(faults).container("box")), deep=True, report=report)
     blobs = [each.name for each in faults.attempts if each.operation == "get" and "/files/" in each.name]
     assert [(6, 15)] == planned
@@ -161,7 +161,7 @@ def test_a_deep_look_downloads_each_content_once_in_pieces(
 
 
 def test_without_answers_nothing_is_said_of_a_checkpoint(account: MemoryAccount) -> None:
-    for faults in (Faults(always(TimeOut())), Faults(on("get", TimeOut(), skip=2, times=99))):
+    for faults in (FaultInjector(always(TimeOut())), FaultInjector(on("get", TimeOut(), skip=2, times=99))):
         with pytest.raises(TransientError):
             verify(state_in(account.restarted(faults).container("box")), deep=True)
 

@@ -13,11 +13,11 @@ import pytest
 
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Crash, Faults, ProcessDied, Refuse, on
+from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, Refuse, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup import checkpoints, open_state
-from state_backup.backup.settings import Owner
+from state_backup.backup.settings import TaskIdentity
 from state_backup.local.claim import claimed
 from state_backup.record.names import StateNames
 from state_backup.spark import CheckpointBackup, back_up_checkpoint, restore_checkpoint
@@ -249,7 +249,7 @@ def test_a_query_whose_state_another_writer_takes_over_is_stopped(query: Query, 
     query.commit(0)
     backup = attach(query, container)
     wait_for(lambda: backup.batch == 0)
-    open_state(state_in(container), Owner("other"))
+    open_state(state_in(container), TaskIdentity("other"))
     query.commit(1)
     wait_for(lambda: query.stopped)
     with pytest.raises(FencedError):
@@ -259,7 +259,7 @@ def test_a_query_whose_state_another_writer_takes_over_is_stopped(query: Query, 
 
 def test_a_backup_that_fails_is_tried_again_and_the_failure_shows(query: Query) -> None:
     full = threading.Event()
-    faults = Faults(lambda attempt: Refuse() if full.is_set() and attempt.operation == "put" else None)
+    faults = FaultInjector(lambda attempt: Refuse() if full.is_set() and attempt.operation == "put" else None)
     query.commit(0)
     with attach(query, new_account().restarted(faults).container("box")) as backup:
         wait_for(lambda: backup.batch == 0)
@@ -463,7 +463,7 @@ def test_a_machine_that_dies_while_it_opens_the_state_keeps_its_batches(query: Q
     query.commit(1)
     dies = on("put", Crash(after_effect=after_effect), name=lambda name: name.endswith("checkpoint.json"))
     with pytest.raises(ProcessDied):
-        attach(query, account.restarted(Faults(dies)).container("box"))
+        attach(query, account.restarted(FaultInjector(dies)).container("box"))
     found = restore_checkpoint(state_in(account.container("box")), query.location)
     assert (1, None) == (found.batch, found.restored)
 
@@ -511,7 +511,7 @@ def test_a_query_that_cannot_be_stopped_is_stopped_again_when_another_writer_has
     query.commit(0)
     backup = attach(query, container)
     wait_for(lambda: backup.batch == 0)
-    open_state(state_in(container), Owner("other"))
+    open_state(state_in(container), TaskIdentity("other"))
     query.commit(1)
     wait_for(lambda: not query.isActive)
     with pytest.raises(FencedError):
@@ -525,7 +525,7 @@ def test_close_does_not_wait_for_a_query_that_cannot_be_stopped(tmp_path: Path, 
     query.commit(0)
     backup = attach(query, container, every=3600)
     wait_for(lambda: backup.batch == 0)
-    open_state(state_in(container), Owner("other"))
+    open_state(state_in(container), TaskIdentity("other"))
     query.commit(1)
     with pytest.raises(FencedError):
         backup.close()
@@ -558,7 +558,7 @@ def test_a_state_that_something_else_has_backed_up_is_refused_before_anything_is
     query: Query, container: BlobContainer, tmp_path: Path, store: str, offsets: dict[str, str]
 ) -> None:
     query.commit(0)
-    open_state(state_in(container), Owner("other")).back_up({store: query.location}, offsets)
+    open_state(state_in(container), TaskIdentity("other")).back_up({store: query.location}, offsets)
     refused = pytest.raises(ConfigurationError, match="is no backup of back_up_checkpoint.*restored by `restore`")
     with refused:
         restore_checkpoint(state_in(container), tmp_path / "new", discard_newer=True)
@@ -573,7 +573,7 @@ def test_an_older_checkpoint_of_something_else_is_refused_too(
     query: Query, container: BlobContainer, tmp_path: Path
 ) -> None:
     query.commit(0)
-    writer = open_state(state_in(container), Owner("other"))
+    writer = open_state(state_in(container), TaskIdentity("other"))
     writer.back_up({"checkpoint": query.location})
     writer.back_up({"checkpoint": query.location}, {"spark.batch": "0", "spark.query": QUERY})
     with pytest.raises(ConfigurationError, match="is no backup of back_up_checkpoint"):

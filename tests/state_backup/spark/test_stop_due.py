@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 
 from azure_account.clock import ManualClock
-from state_backup.spark.stop_due import StopDue
+from state_backup.spark.stop_due import BackupDeadline
 
 
 def test_it_is_due_when_no_backup_has_succeeded_for_the_time_since_the_first_began() -> None:
     clock = ManualClock()
-    due = StopDue(600, clock)
+    due = BackupDeadline(600, clock)
     due.begin()
     clock.advance(599)
     due.begin()  # the first one has failed
@@ -23,7 +23,7 @@ def test_it_is_due_when_no_backup_has_succeeded_for_the_time_since_the_first_beg
 
 def test_the_time_between_two_backups_does_not_count() -> None:
     clock = ManualClock()
-    due = StopDue(5, clock)
+    due = BackupDeadline(5, clock)
     due.begin()
     due.succeed()
     clock.advance(3600)
@@ -36,7 +36,7 @@ def test_the_time_between_two_backups_does_not_count() -> None:
 
 def test_without_a_time_it_is_never_due() -> None:
     clock = ManualClock()
-    due = StopDue(None, clock)
+    due = BackupDeadline(None, clock)
     due.begin()
     clock.advance(1e9)
     assert not due.is_due
@@ -44,7 +44,7 @@ def test_without_a_time_it_is_never_due() -> None:
 
 def test_it_is_reported_again_after_a_pause_until_a_backup_succeeds_or_there_are_no_more() -> None:
     clock = ManualClock()
-    due = StopDue(5, clock)
+    due = BackupDeadline(5, clock)
     due.begin()
     clock.advance(5)
     assert [True, True] == [due.wait(0.001), due.wait(0.001)]

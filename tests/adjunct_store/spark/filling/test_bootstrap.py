@@ -12,12 +12,12 @@ import pytest
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.spark import wait_until_ready
 from adjunct_store.versions.manifest_store import open_fill
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.transitions import Publication
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, NotFoundError, TransientError
 from azure_account.location import Location
-from azure_account.memory.faults import Faults, Unreachable, on
+from azure_account.memory.faults import FaultInjector, Unreachable, on
 from tests.adjunct_store.stores import STORE, new_account, published
 from tests.adjunct_store.stores import opened as opened_fill
 from tests.adjunct_store.tasks import location_of
@@ -37,7 +37,7 @@ def store(container_name: str) -> Location:
 
 
 def opened(store: Location, *, bootstrap: bool) -> Fill:
-    return open_fill(store, SCHEMA.to_json(), Terms(partitions=1, source="planes", bootstrap=bootstrap))
+    return open_fill(store, SCHEMA.to_json(), FillRequirements(partitions=1, source="planes", bootstrap=bootstrap))
 
 
 def test_a_wait_ends_with_what_it_saw(store: Location) -> None:
@@ -85,10 +85,10 @@ def test_a_storage_service_that_does_not_answer_is_waited_for_until_the_time_lim
     account = new_account()
     container = account.container("box")
     published(opened_fill(container), 0, bootstrapped=True)
-    outage = Faults(on("get", Unreachable(), times=12))
+    outage = FaultInjector(on("get", Unreachable(), times=12))
     away = location_of(account.restarted(outage).container("box"), STORE)
     assert 1 == wait_until_ready(away, timeout=600, clock=account.clock).number
-    outage = Faults(on("get", Unreachable(), times=1000))
+    outage = FaultInjector(on("get", Unreachable(), times=1000))
     away = location_of(account.restarted(outage).container("box"), STORE)
     with pytest.raises(TransientError, match="no connection"):
         wait_until_ready(away, timeout=200, clock=account.clock)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark import FillSettings, FillSpec, fill_data_sets, load_data_set, wait_until_ready
 from adjunct_store.spark.filling import data_sets as module
-from adjunct_store.spark.filling.data_sets import DataSet, data_sets
+from adjunct_store.spark.filling.data_sets import DataSetVersions, data_sets
 from adjunct_store.versions.manifest_store import read_manifest
 from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.location import Location
@@ -178,7 +178,7 @@ def end(version: int, generation: int | None, partition: int = 0, task: str | No
 def test_data_sets_are_what_lies_between_ends() -> None:
     assert [] == data_sets([], "s")
     ends = [end(9, 2), end(4, None), end(4, None, partition=1), end(6, 0), end(9, 2, partition=1)]
-    assert [DataSet(0, -1, 4), DataSet(2, 4, 9)] == data_sets(ends, "s")
-    assert [DataSet(0, -1, 4)] == data_sets([end(4, 0, task=None, tasks=3)], "s")
+    assert [DataSetVersions(0, -1, 4), DataSetVersions(2, 4, 9)] == data_sets(ends, "s")
+    assert [DataSetVersions(0, -1, 4)] == data_sets([end(4, 0, task=None, tasks=3)], "s")
     with pytest.raises(ConfigurationError, match="its version 4 has the ends of 2 of 3 tasks in partition 1"):
         data_sets([end(4, 0, partition=1, task=name, tasks=3) for name in "ab"], "s")

@@ -12,7 +12,7 @@ from adjunct_store.spark import FillSettings, FillSpec, JoinSettings, KeyValueEx
 from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill import BATCH_SOURCE, VersionWriter
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from azure_account.errors import ConfigurationError, FencedError
 from tests.adjunct_store.spark.planes import COLUMNS, Planes
 
@@ -93,7 +93,9 @@ def test_a_batch_that_was_written_and_not_published_does_not_count(planes: Plane
     rows = planes.rows(("a", 100, 5), ("b", None, 5, "D"), ("x", 100))
     spec = FillSpec(**COLUMNS)
     schema = changes_of(rows, spec).schema
-    opened = open_fill(planes.store, schema.to_json(), Terms(partitions=schema.partitions, source=BATCH_SOURCE))
+    opened = open_fill(
+        planes.store, schema.to_json(), FillRequirements(partitions=schema.partitions, source=BATCH_SOURCE)
+    )
     reports = VersionWriter(planes.store, opened, spec, schema, planes.cache)._written(rows, 1)
     assert 1 == len(reports)
     assert {"a": 1, "b": 2} == planes.content()
@@ -104,7 +106,7 @@ def test_a_batch_that_was_written_and_not_published_does_not_count(planes: Plane
 def test_a_batch_that_was_published_is_not_applied_again(planes: Planes) -> None:
     rows, spec = planes.rows(("a", 1)), FillSpec(**{**COLUMNS, "order_by": None})
     schema = changes_of(rows, spec).schema
-    opened = open_fill(planes.store, schema.to_json(), Terms(partitions=schema.partitions, source="test"))
+    opened = open_fill(planes.store, schema.to_json(), FillRequirements(partitions=schema.partitions, source="test"))
     filler = VersionWriter(planes.store, opened, spec, schema, planes.cache)
     first = filler.run(rows, 7)
     again = filler.run(planes.rows(("a", 2)), 7)
@@ -131,7 +133,9 @@ def test_a_first_fill_that_fails_does_not_fix_the_columns_of_the_store(planes: P
 def test_a_fill_that_another_one_has_replaced_is_fenced(planes: Planes) -> None:
     rows, spec = planes.rows(("a", 1)), FillSpec(**COLUMNS)
     schema = changes_of(rows, spec).schema
-    opened = open_fill(planes.store, schema.to_json(), Terms(partitions=schema.partitions, source=BATCH_SOURCE))
+    opened = open_fill(
+        planes.store, schema.to_json(), FillRequirements(partitions=schema.partitions, source=BATCH_SOURCE)
+    )
     planes.fill(("b", 2))
     with pytest.raises(FencedError):
         VersionWriter(planes.store, opened, spec, schema, planes.cache).run(rows, 1)

@@ -16,7 +16,7 @@ from tests.adjunct_store.stores import manifest_of, new_account, opened, publish
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from adjunct_store.versions.opening import Opening
+    from adjunct_store.versions.opening import TakeoverPlan
     from azure_account.account import BlobContainer
 
 
@@ -64,13 +64,13 @@ def start_of(query: Query, *, tolerant: bool = False) -> tuple[QueryStart, list[
     """The start of a fill with this query, whose checkpoint is empty; and the generations that it has begun."""
     begun: list[int] = []
 
-    def check(opening: Opening) -> None:
+    def check(opening: TakeoverPlan) -> None:
         planned = -1 if opening.base is None else opening.base.batch
         misfit = CheckpointState(planned, planned, query.id).misfit(planned, opening.generation.query)
         if misfit:
             raise ConfigurationError(misfit)
 
-    def start(opening: Opening) -> tuple[Any, BatchGate]:
+    def start(opening: TakeoverPlan) -> tuple[Any, BatchGate]:
         begun.append(opening.generation.number)
         return query, query.gate
 

@@ -15,7 +15,7 @@ from adjunct_store.versions.pins import pin_version
 from azure_account.errors import AzureBlobError, ConfigurationError, TransientError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from azure_account.memory.faults import Faults
+from azure_account.memory.faults import FaultInjector
 from tests.adjunct_store.stores import NAMES, STORE, manifest_of, new_account, opened, published
 from tests.adjunct_store.tasks import location_of
 
@@ -51,7 +51,7 @@ def process() -> Process:
 
 
 def test_a_process_with_hundreds_of_joins_has_pins_of_those_that_are_used(process: Process) -> None:
-    faults = Faults()
+    faults = FaultInjector()
     fill = opened(process.account.restarted(faults).container("box"), keep=2, clock=process.account.clock)
     requests = []
     for number in range(400):

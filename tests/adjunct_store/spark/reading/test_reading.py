@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from adjunct_store.encoding.schema import StoreSchema
-from adjunct_store.engine import PartitionStore, Position
+from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.spark.reading import join as join_module
 from adjunct_store.spark.reading.join import Joiner, gathered
 from adjunct_store.spark.reading.lookup import _looker
@@ -44,7 +44,7 @@ JOINED = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 @dataclass
 class OneView:
-    """A `PinnedStore` that has one view."""
+    """A `StoreReadSpec` that has one view."""
 
     opened: View
 
@@ -54,7 +54,7 @@ class OneView:
 
 def stored(folder: Path, schema: StoreSchema, *rows: tuple[Any, ...]) -> Path:
     with PartitionStore(folder, schema) as store:
-        store.apply([changes_of(schema, rows)], Position("s", 0))
+        store.apply([changes_of(schema, rows)], PartitionProgress("s", 0))
     return folder
 
 

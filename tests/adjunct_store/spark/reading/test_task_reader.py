@@ -21,10 +21,10 @@ from adjunct_store.host.cleaning import clean_cache
 from adjunct_store.spark.reading import task_reader
 from adjunct_store.spark.reading.pinning import plan
 from adjunct_store.spark.reading.settings import ReadSettings
-from adjunct_store.spark.reading.task_reader import BATCH, QUERY, PinnedStore
+from adjunct_store.spark.reading.task_reader import BATCH, QUERY, StoreReadSpec
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.opening import Terms
+from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.pins import release
 from adjunct_store.view import FORMS, Form, View
 from azure_account.errors import CorruptError, NotFoundError, TransientError
@@ -61,12 +61,14 @@ class Worker:
     def writer(self, name: str = "writer") -> BatchWriter:
         container, schema = self.location.open(), SCHEMA.to_json()
         fill = open_fill(
-            Location.in_container(container, STORE), schema, Terms(partitions=4, source="test", threads=1, keep=10)
+            Location.in_container(container, STORE),
+            schema,
+            FillRequirements(partitions=4, source="test", threads=1, keep=10),
         )
         return BatchWriter(self.location, fill, SCHEMA, self.folder / name)
 
-    def store(self, **more: Any) -> PinnedStore:
-        return PinnedStore(self.location, cache_dir=str(self.folder / "cache"), **more)
+    def store(self, **more: Any) -> StoreReadSpec:
+        return StoreReadSpec(self.location, cache_dir=str(self.folder / "cache"), **more)
 
     def begin_task(self, query: str | None = None, batch: int = 0) -> None:
         self.tasks += 1
@@ -425,9 +427,9 @@ def test_a_worker_that_reads_many_stores_in_turn_keeps_them_open(worker: Worker)
     stores = []
     for number in range(10):
         location = location_of(worker.account.container("box"), f"stores/s{number}")
-        fill = open_fill(location, SCHEMA.to_json(), Terms(partitions=4, source="test", threads=1))
+        fill = open_fill(location, SCHEMA.to_json(), FillRequirements(partitions=4, source="test", threads=1))
         BatchWriter(location, fill, SCHEMA, worker.folder / f"writer{number}").run(0, {1: {"seats": number}})
-        stores.append(PinnedStore(location, cache_dir=str(worker.folder / "cache"), form="memory"))
+        stores.append(StoreReadSpec(location, cache_dir=str(worker.folder / "cache"), form="memory"))
     seen = []
     for batch in range(2):
         for number, store in enumerate(stores):

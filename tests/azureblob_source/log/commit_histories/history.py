@@ -13,7 +13,7 @@ from typing import Any
 
 from azure_account.account import BlobAttributes
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
-from azure_account.memory.service import UnverifiedBehaviour
+from azure_account.memory.service import ServiceAssumptions
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT
 from azureblob_source.maintenance.repair import plan_repair
@@ -74,7 +74,7 @@ class Setting:
     by_hand: bool = False
     late: bool = False
     suffixed: bool = True
-    behaviour: UnverifiedBehaviour = field(default_factory=UnverifiedBehaviour)
+    behaviour: ServiceAssumptions = field(default_factory=ServiceAssumptions)
 
 
 SCENES: tuple[tuple[tuple[str, ...], int], ...] = (
@@ -132,7 +132,7 @@ def draw_setting(draws: Random) -> Setting:
         by_hand=by_hand,
         late=draws.random() < 0.15,
         suffixed=suffixed,
-        behaviour=UnverifiedBehaviour(draws.random() < 0.5, draws.random() < 0.5, draws.random() < 0.5, create_only),
+        behaviour=ServiceAssumptions(draws.random() < 0.5, draws.random() < 0.5, draws.random() < 0.5, create_only),
     )
 
 
