@@ -26,7 +26,7 @@ from coordination.leadership.election import Elected, Election
 from coordination.leadership.lease import Lease
 from coordination.names import names_of
 from coordination.processors.coordinator_state import ProcessorDeclaration
-from coordination.processors.participant import Participant, RunnerError
+from coordination.processors.participant import ListenerError, Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming, LeaseTiming
 
@@ -165,13 +165,13 @@ class Processor:
         ):
             job.schedule.start(self, partial(self._repeat, act, left, tick), delay)
 
-    def begin(self, tasks: Mapping[str, int]) -> None:
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
         """Tasks begin."""
         self._job.schedule.sleep(self.begin_seconds)
         self.running |= tasks
         self._job.note_begun(self.participant.state.processor, tasks)
 
-    def stop(self, tasks: Mapping[str, int]) -> None:
+    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
         """Tasks stop."""
         if self.refuses_stops:
             self.refuses_stops -= 1
@@ -202,7 +202,7 @@ class Processor:
                 act()
             except AzureBlobError as error:
                 self._job.seen[type(error).__name__] += 1
-            except RunnerError:
+            except ListenerError:
                 self._job.seen["listener failed"] += 1
             self._job.schedule.sleep(tick)
             while (seconds := left()) > 0 and not self.leaving:

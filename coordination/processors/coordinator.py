@@ -21,7 +21,7 @@ from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
 from coordination.names import check_processor, check_tasks, names_of, tasks_digest
 from coordination.processors.coordinator_state import ProcessorDeclaration
-from coordination.processors.participant import Participant, RunnerError
+from coordination.processors.participant import ListenerError, Participant, TaskListener
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming
 
@@ -35,21 +35,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class JobCoordinatorListener(Protocol):
+class JobCoordinatorListener(TaskListener, Protocol):
     """What a processor does. The methods are called one at a time; a poll waits until they return.
 
     If a call takes longer than `death` less `margin`, the others take the processor for dead: they run its other tasks
     too, in higher epochs, until it is done.
     """
-
-    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
-        """Begin these tasks, each with the epoch that its writes present. The others run on."""
-
-    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
-        """Stop these tasks: other processors get them. They must write nothing when this returns.
-
-        Called again if it has failed, also for tasks that have stopped, or have not begun.
-        """
 
     def on_coordinator_stop(self) -> None:
         """The coordinator has stopped as it was asked to."""
@@ -114,7 +105,7 @@ class JobCoordinator:
         self._participant = Participant(
             self._election,
             self._table,
-            _Runner(listener),
+            listener,
             wanted,
             self._timing,
             new_id=new_id,
@@ -244,7 +235,7 @@ def _attempt(act: Callable[[], None]) -> Exception | None:
     """Act, whatever happens. What the listener raises; what storage refuses the others find out by themselves."""
     try:
         act()
-    except RunnerError as error:
+    except ListenerError as error:
         logger.error("%s", error)  # noqa: TRY400 - the listener gets the error itself
         return _cause(error)
     except AzureBlobError as error:
@@ -254,11 +245,4 @@ def _attempt(act: Callable[[], None]) -> Exception | None:
 
 def _cause(error: Exception) -> Exception:
     """What the listener has raised, if it is an error; else the error, which has its text."""
-    return error.__cause__ if isinstance(error, RunnerError) and isinstance(error.__cause__, Exception) else error
-
-
-class _Runner:
-    """The listener as the runner of the tasks."""
-
-    def __init__(self, listener: JobCoordinatorListener) -> None:
-        self.begin, self.stop = listener.on_new_job_model, listener.on_job_model_expired
+    return error.__cause__ if isinstance(error, ListenerError) and isinstance(error.__cause__, Exception) else error

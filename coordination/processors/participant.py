@@ -1,6 +1,6 @@
 """One processor of a job: reads what the others have written, does what `coordinator_state.step` says, and counts up.
 
-It makes requests and calls the runner of the tasks, one after the other. `coordinator` runs it in threads.
+It makes requests and calls the listener, one after the other. `coordinator` runs it in threads.
 """
 
 from __future__ import annotations
@@ -48,18 +48,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class RunnerError(Exception):
-    """The runner did not begin or stop tasks. The cause is what it has raised."""
+class ListenerError(Exception):
+    """The listener did not begin or stop tasks. The cause is what it has raised."""
 
 
-class TaskRunner(Protocol):
-    """Runs tasks, each in an epoch that its writes present. A method returns when it is done."""
+class TaskListener(Protocol):
+    """Begins and stops tasks, each in an epoch that its writes present. A method returns when it is done."""
 
-    def begin(self, tasks: Mapping[str, int]) -> None:
-        """Begin these tasks, which nobody else runs in these epochs."""
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
+        """Begin these tasks, each with the epoch that its writes present. The others run on."""
 
-    def stop(self, tasks: Mapping[str, int]) -> None:
-        """Stop these tasks. After that they write nothing. If it fails it is called again, with all of them."""
+    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
+        """Stop these tasks: other processors get them. They must write nothing when this returns.
+
+        Called again if it has failed, also for tasks that have stopped, or have not begun.
+        """
 
 
 class Participant:
@@ -73,7 +76,7 @@ class Participant:
         self,
         election: Election,
         table: ProcessorTable,
-        runner: TaskRunner,
+        listener: TaskListener,
         tasks: Callable[[], Sequence[str]],
         timing: CoordinatorTiming,
         *,
@@ -81,7 +84,7 @@ class Participant:
         stated: ProcessorDeclaration | None = None,
         metrics: ProcessorMetrics | None = None,
     ) -> None:
-        self._election, self._table, self._runner, self._tasks = election, table, runner, tasks
+        self._election, self._table, self._listener, self._tasks = election, table, listener, tasks
         self._timing, self._new_id, self._clock = timing, new_id, election.lease.clock
         self._stated = replace(stated or ProcessorDeclaration(), death=timing.death)
         self.state = ProcessorState(new_id())
@@ -103,7 +106,7 @@ class Participant:
         self._led: int | None = None  # the epoch in which renewals are its heartbeats
         self._told: int | None = None  # the epoch in which its row says so
         self._older = False  # whether the leader has seen a row of an older release, which does not know that
-        self._acting = threading.RLock()  # guards the state, and all calls of the runner
+        self._acting = threading.RLock()  # guards the state, and all calls of the listener
         self._writing = threading.RLock()  # guards the row
 
     def elect(self) -> Change | None:
@@ -133,7 +136,7 @@ class Participant:
     def poll(self) -> None:
         """Read and act. Errors of storage are raised; the next poll goes on from there.
 
-        `RunnerError` if the runner fails. `ConfigurationError` if the leader gets no tasks from the function.
+        `ListenerError` if the listener fails. `ConfigurationError` if the leader gets no tasks from the function.
         """
         begun, overdue = self._clock.monotonic(), self.overdue
         self._poll_due = begun + self._timing.quick
@@ -193,7 +196,7 @@ class Participant:
                 self._stop_all()
 
     def beat(self) -> None:
-        """Count up, unless polls have not ended for long: then the runner hangs, and the others get the tasks.
+        """Count up, unless polls have not ended for long: then the listener hangs, and the others get the tasks.
 
         If the processor may have been dead to the others until now, its tasks stop.
         """
@@ -318,32 +321,32 @@ class Participant:
                 assert_never(action)
 
     def _run(self, action: StopTasks | BeginTasks) -> bool:
-        """Have the runner stop or begin tasks, if it still is what is to be done: time has passed since the step."""
+        """Have the listener stop or begin tasks, if it still is what is to be done: time has passed since the step."""
         running = self.state.running
         match action:
             case StopTasks(tasks):
                 tasks = {task: epoch for task, epoch in tasks.items() if running.get(task) == epoch}
                 if tasks:
-                    self._call("stop", self._runner.stop, tasks)
+                    self._call("stop", self._listener.on_job_model_expired, tasks)
                 self.state = after(self.state, StopTasks(tasks))
             case BeginTasks(tasks):
                 if self.overdue:
                     return False
                 self.state = after(self.state, action)
-                self._call("begin", self._runner.begin, tasks)
+                self._call("begin", self._listener.on_new_job_model, tasks)
         return True
 
     def _stop_all(self) -> None:
         self._run(StopTasks(self.state.running))
 
     def _call(self, name: str, call: Callable[[Mapping[str, int]], None], tasks: Mapping[str, int]) -> None:
-        """Call the runner. Whatever it raises, also to end the process, is not taken for an error of storage."""
+        """Call the listener. Whatever it raises, also to end the process, is not taken for an error of storage."""
         begin = self._clock.monotonic()
         try:
             call(tasks)
         except BaseException as error:
             text = f"The tasks {', '.join(sorted(tasks))[:200]} did not {name}: {error!r}"
-            raise RunnerError(text) from error
+            raise ListenerError(text) from error
         self._metrics.record("listenerSeconds", self._clock.monotonic() - begin, call=name)
         self._metrics.count("tasksBegun" if name == "begin" else "tasksStopped", len(tasks))
 

@@ -64,20 +64,8 @@ class _Task:
     expired: bool = False
 
 
-class TaskQueries:
-    """Runs the queries of this driver's tasks; the listener of a `JobCoordinator`.
-
-        queries = TaskQueries(start)
-        queries.run(JobCoordinator(Location("coordination/flights"), tasks=TASKS, listener=queries))
-
-    start: starts the query of a task, and returns it. Its arguments are the task and the epoch, which the sink must
-        present. It opens the epoch in the stream before that (`azureblob_source.epochs.open_epoch`), so that nothing
-        is written any more by the driver that had the task before, when Spark reads the first offset.
-    restarts: how often a query that fails is started again before the driver gives up; None for always.
-    fenced_seconds: how long a query that was fenced may stay assigned to this driver.
-    stop_seconds: how long a query that does not stop within `spark.sql.streaming.stopTimeout` is stopped again, before
-        the driver gives up.
-    """
+class _QueryRunner:
+    """Runs the queries of tasks that begin and stop: what `TaskQueries` and `LeaderQuery` have in common."""
 
     def __init__(
         self,
@@ -99,7 +87,7 @@ class TaskQueries:
         """Take part in the job until `end`, or until this driver gives up: then leave the job, and raise the failure.
 
         It gives up when a query has failed once more than `restarts`, when one stays fenced, and when the coordinator
-        fails. membership: the coordinator whose listener this is.
+        or the elector fails. membership: the one whose listener this is.
         """
         membership.start()
         try:
@@ -122,18 +110,14 @@ class TaskQueries:
         with self._changed:
             return {task.name: task.last_failure for task in self._tasks.values() if task.last_failure is not None}
 
-    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
+    def _begin_tasks(self, tasks: Mapping[str, int]) -> None:
         """Have `run` start the queries of these tasks."""
         with self._changed:
             self._tasks |= {name: _Task(name, epoch) for name, epoch in tasks.items()}
             self._changed.notify_all()
 
-    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
-        """Stop the queries of these tasks. Returns when none of them runs.
-
-        Raises what Spark raises when a query cannot be stopped, after the others have been; after `stop_seconds` if
-        Spark has waited in vain for its end. `TimeoutError` if the start of a query takes longer than a minute.
-        """
+    def _stop_tasks(self, tasks: Mapping[str, int]) -> None:
+        """Stop the queries of these tasks, as `TaskQueries.on_job_model_expired` says."""
         with self._changed:
             expired = [self._tasks[name] for name, epoch in tasks.items() if self._has(name, epoch)]
             for task in expired:
@@ -145,13 +129,6 @@ class TaskQueries:
             stopping = [executor.submit(self._stop, task) for task in expired]
         for each in stopping:
             each.result()
-
-    def on_coordinator_stop(self) -> None:
-        """The queries have been stopped."""
-
-    def on_coordinator_failure(self, error: Exception) -> None:
-        """Have `run` raise the error."""
-        self._fail(error)
 
     def _has(self, name: str, epoch: int) -> bool:
         return name in self._tasks and self._tasks[name].epoch == epoch
@@ -233,7 +210,42 @@ class TaskQueries:
         self._ended = True
 
 
-class LeaderQuery:
+class TaskQueries(_QueryRunner):
+    """Runs the queries of this driver's tasks; the listener of a `JobCoordinator`.
+
+        queries = TaskQueries(start)
+        queries.run(JobCoordinator(Location("coordination/flights"), tasks=TASKS, listener=queries))
+
+    start: starts the query of a task, and returns it. Its arguments are the task and the epoch, which the sink must
+        present. It opens the epoch in the stream before that (`azureblob_source.epochs.open_epoch`), so that nothing
+        is written any more by the driver that had the task before, when Spark reads the first offset.
+    restarts: how often a query that fails is started again before the driver gives up; None for always.
+    fenced_seconds: how long a query that was fenced may stay assigned to this driver.
+    stop_seconds: how long a query that does not stop within `spark.sql.streaming.stopTimeout` is stopped again, before
+        the driver gives up.
+    """
+
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
+        """Have `run` start the queries of these tasks."""
+        self._begin_tasks(tasks)
+
+    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
+        """Stop the queries of these tasks. Returns when none of them runs.
+
+        Raises what Spark raises when a query cannot be stopped, after the others have been; after `stop_seconds` if
+        Spark has waited in vain for its end. `TimeoutError` if the start of a query takes longer than a minute.
+        """
+        self._stop_tasks(tasks)
+
+    def on_coordinator_stop(self) -> None:
+        """The queries have been stopped."""
+
+    def on_coordinator_failure(self, error: Exception) -> None:
+        """Have `run` raise the error."""
+        self._fail(error)
+
+
+class LeaderQuery(_QueryRunner):
     """Runs a query while this driver leads; the listener of a `LeaderElector`. The other drivers stand by.
 
         query = LeaderQuery(start)
@@ -251,31 +263,23 @@ class LeaderQuery:
         fenced_seconds: float = 120.0,
         stop_seconds: float = 120.0,
     ) -> None:
-        self._queries = TaskQueries(
+        super().__init__(
             lambda _, epoch: start(epoch), restarts=restarts, fenced_seconds=fenced_seconds, stop_seconds=stop_seconds
         )
-        self._tasks: dict[str, int] = {}
-
-    def run(self, elector: LeaderElector) -> None:
-        """Take part in the election until `end`, or until this driver gives up: then resign, and raise the failure."""
-        self._queries.run(elector)
-
-    def end(self) -> None:
-        """Have `run` stop the query, resign, and return. May be called by any thread or signal handler."""
-        self._queries.end()
+        self._led: dict[str, int] = {}
 
     def on_elected(self, epoch: int) -> None:
         """Have `run` start the query."""
-        self._tasks = {"the leader's": epoch}
-        self._queries.on_new_job_model(self._tasks)
+        self._led = {"leader": epoch}
+        self._begin_tasks(self._led)
 
     def on_deposed(self, reason: str) -> None:  # noqa: ARG002 - the elector logs it
         """Stop the query."""
-        self._queries.on_job_model_expired(self._tasks)
+        self._stop_tasks(self._led)
 
     def on_failure(self, error: Exception) -> None:
         """Have `run` raise the error."""
-        self._queries.on_coordinator_failure(error)
+        self._fail(error)
 
 
 def _late_stop(query: StreamingQuery) -> Exception | None:

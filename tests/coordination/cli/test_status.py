@@ -39,11 +39,11 @@ TASKS = ["EWR", "JFK", "LGA"]
 
 
 class Idle:
-    """A runner whose tasks do nothing."""
+    """A listener whose tasks do nothing."""
 
-    def begin(self, tasks: Mapping[str, int]) -> None: ...
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None: ...
 
-    def stop(self, tasks: Mapping[str, int]) -> None: ...
+    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None: ...
 
 
 class Job:

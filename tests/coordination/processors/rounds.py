@@ -38,10 +38,10 @@ class Runs:
     def __init__(self) -> None:
         self.running: dict[str, int] = {}
 
-    def begin(self, tasks: Mapping[str, int]) -> None:
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
         self.running |= tasks
 
-    def stop(self, tasks: Mapping[str, int]) -> None:
+    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
         for task in tasks:
             del self.running[task]
 
@@ -53,7 +53,7 @@ class Member:
     faults: FaultInjector
     participant: Participant
     election: Election
-    runner: Runs
+    listener: Runs
 
     @property
     def id(self) -> str:
@@ -61,7 +61,7 @@ class Member:
 
     @property
     def running(self) -> dict[str, int]:
-        return self.runner.running
+        return self.listener.running
 
 
 def turn(member: Member) -> None:
@@ -96,7 +96,7 @@ class Job:
         self.table.create()
         self._numbers = itertools.count(1)
 
-    def join(self, name: str, *scripts: Script, runner: Runs | None = None) -> Member:
+    def join(self, name: str, *scripts: Script, listener: Runs | None = None) -> Member:
         """A process starts."""
         faults = FaultInjector(*scripts)
         account = MemoryAccount(self.account.service, intercept=faults, policy=RetryPolicy(max_attempts=2, deadline=3))
@@ -108,7 +108,7 @@ class Job:
             clock=self.clock,
             new_id=lambda: f"40000000-0000-0000-0000-{next(self._numbers):012}",
         )
-        election, runs = Election(lease), runner or Runs()
+        election, runs = Election(lease), listener or Runs()
         participant = Participant(
             election,
             ProcessorTable(account.table("processors")),

@@ -52,11 +52,11 @@ def test_a_barrier_is_measured_from_start_to_end_and_a_call_of_the_listener_as_l
     job = Job(TASKS)
 
     class Slow(Runs):
-        def begin(self, tasks: Mapping[str, int]) -> None:
+        def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
             job.clock.advance(7)
-            super().begin(tasks)
+            super().on_new_job_model(tasks)
 
-    job.join("one", runner=Slow())
+    job.join("one", listener=Slow())
     job.settle(9)
     assert [7] == [point.sum for point in exported.points("listenerSeconds")]
     before = exported.points("barrierSeconds")[0].sum

@@ -189,14 +189,14 @@ def test_a_listener_that_is_too_slow_loses_its_tasks_to_those_that_are_not() -> 
     job = Job(TASKS)
 
     class Slow(Runs):
-        def begin(self, tasks: Mapping[str, int]) -> None:
+        def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
             for _ in range(12):
                 job.round([one])
-            super().begin(tasks)
+            super().on_new_job_model(tasks)
 
     one = job.join("one")
     job.settle(9)
-    two = job.join("two", runner=Slow())
+    two = job.join("two", listener=Slow())
     job.round()
     job.round()
     job.round()

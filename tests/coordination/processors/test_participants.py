@@ -22,7 +22,7 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.policy import RetryPolicy
 from coordination.leadership.election import Election
 from coordination.leadership.lease import Lease
-from coordination.processors.participant import Participant, RunnerError
+from coordination.processors.participant import ListenerError, Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming
 from tests.coordination.leadership.contenders import BLOB, OwnClock, SlowFaults
@@ -95,7 +95,7 @@ class Process:
             raise LookupError("the catalogue does not answer")
         return TASKS
 
-    def begin(self, tasks: Mapping[str, int]) -> None:
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
         for task, epoch in tasks.items():
             owner = self.world.owners.setdefault((task, epoch), self.participant.state.processor)
             self.world.sound = self.world.sound and owner == self.participant.state.processor
@@ -106,7 +106,7 @@ class Process:
         if self.faults.failing and self.world.draw(6) == 0:
             self.world.begin_slowly(self)
 
-    def stop(self, tasks: Mapping[str, int]) -> None:
+    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
         if self.faults.failing and self.world.draw(8) == 0:
             self.world.seen["stop refused"] += 1
             raise StopRefusedError
@@ -218,7 +218,7 @@ class World:
             act()
         except AzureBlobError as error:
             self.seen[type(error).__name__] += 1
-        except RunnerError as error:
+        except ListenerError as error:
             if not isinstance(error.__cause__, StopRefusedError):  # an assertion of `begin`
                 raise error.__cause__ or error from error
 
@@ -233,7 +233,7 @@ class World:
     def leave(self, process: Process) -> None:
         """A process ends in order, as far as storage answers."""
         for act in (process.participant.leave, process.election.resign):
-            with suppress(AzureBlobError, RunnerError):
+            with suppress(AzureBlobError, ListenerError):
                 act()
         self.seen["left"] += not process.running
         self.processes[self.processes.index(process)] = None

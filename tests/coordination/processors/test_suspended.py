@@ -30,10 +30,10 @@ class Owned(Runs):
         super().__init__()
         self.name, self.owners = name, owners
 
-    def begin(self, tasks: Mapping[str, int]) -> None:
+    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
         for key in tasks.items():
             self.owners[key].add(self.name)
-        super().begin(tasks)
+        super().on_new_job_model(tasks)
 
 
 def run_in_one_epoch_by_two() -> tuple[list[tuple[str, int]], list[int]]:
@@ -49,10 +49,10 @@ def run_in_one_epoch_by_two() -> tuple[list[tuple[str, int]], list[int]]:
         return None
 
     def join(name: str) -> Member:
-        return job.join(name, suspend, runner=Owned(name, owners)) if name == "one" else joined(name)
+        return job.join(name, suspend, listener=Owned(name, owners)) if name == "one" else joined(name)
 
     def joined(name: str) -> Member:
-        return job.join(name, runner=Owned(name, owners))
+        return job.join(name, listener=Owned(name, owners))
 
     one, others = join("one"), [join("two"), join("three")]
     job.settle(9)
