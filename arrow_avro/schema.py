@@ -43,7 +43,7 @@ _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticErro
 class AvroSchema:
     """One schema. `json` is the compact text for file headers, `root` the same parsed.
 
-    `given` means that it is option `avroSchema`; others come from headers, from rows or from other schemas.
+    given: it is option `avroSchema`; others come from headers, from rows or from other schemas.
     """
 
     json: str
@@ -130,7 +130,9 @@ def _made(raw: Any, rules: Rules, *, given: bool = False) -> AvroSchema:
 def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:
     """The Avro schema for rows of an Arrow `schema`, for writes without option `avroSchema`.
 
-    Raises ConfigurationError for an Arrow type without an Avro type and for a record name that Avro does not allow.
+    name, namespace: of the record.
+
+    `ConfigurationError` for an Arrow type without an Avro type, and for a record name that Avro does not allow.
     """
     try:
         fields = _Inference().fields(list(schema), name, ())

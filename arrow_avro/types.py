@@ -35,7 +35,7 @@ _SHOWN = 8  # branches of a union that a message lists
 class AvroField:
     """A field of a record. `column` is the name of its Arrow field; `default` is a JSON value.
 
-    `aliases` are other names under which a reader looks for the field. Equal fields may differ in them.
+    aliases: other names under which a reader looks for the field. Equal fields may differ in them.
     """
 
     name: str
@@ -50,9 +50,11 @@ class AvroField:
 class AvroType:
     """One type of a schema. Attributes that a kind does not have keep their empty default.
 
-    `kind` is the name of the Avro type, or `reference` for a record within itself; `items` is the element type of an
-    array or the value type of a map; `hint` is Spark's type name where the Avro type alone is ambiguous. `aliases`
-    (full names) and an enum's `default` only matter when other writers' data is read. Equal types may differ in them.
+    kind: the name of the Avro type, or `reference` for a record within itself.
+    items: the element type of an array or the value type of a map.
+    hint: Spark's type name where the Avro type alone is ambiguous.
+    aliases, default: full names, and an enum's default. They only matter when other writers' data is read: equal types
+    may differ in them.
     """
 
     kind: str

@@ -137,8 +137,11 @@ class BlobContainer(Protocol):
     def stage_block(self, blob: str, block_id: str, data: Bytes) -> None:
         """Upload one block, which is not visible until a block list names it. Idempotent.
 
-        `block_id` has 1–64 ASCII characters, as many as the others of the blob. Azure drops the staged blocks of a blob
-        seven days after the last one was staged, and those that a committed block list does not name at once.
+        block_id: 1–64 ASCII characters, as many as the other ids of the blob.
+        data: 1 byte to 4,000 MiB.
+
+        Azure drops the staged blocks of a blob seven days after the last one was staged, and those that a committed
+        block list does not name at once.
         """
 
     def commit_block_list(
@@ -149,7 +152,11 @@ class BlobContainer(Protocol):
         *,
         condition: Condition = ALWAYS,
     ) -> Outcome:
-        """Make a blob of these blocks, staged or committed, in this order.
+        """Make a blob of blocks.
+
+        block_ids: of staged or committed blocks, in the order of the blob.
+        attributes: metadata, index tags and tier of the blob.
+        condition: on what has the name.
 
         Without a condition it is idempotent and retried. `Missing` if a block does not exist: it has expired, or
         another commit has dropped it.
@@ -166,11 +173,18 @@ class BlobContainer(Protocol):
     ) -> Outcome:
         """Write a whole blob in one request.
 
+        attributes: metadata, index tags and tier of the blob.
+        condition: on what has the name.
+        lease_id: of the lease that protects the blob.
+
         Without a condition it is retried, and `Unknown` only if an answer is lost and the repeat has a conflict.
         """
 
     def get(self, blob: str, start: int = 0, length: int | None = None, *, if_match: str | None = None) -> BlobContent:
         """Read a blob or a range of it, as far as the blob goes.
+
+        start, length: the range in bytes; by default the whole blob.
+        if_match: the ETag that the blob must have.
 
         `NotFoundError` if the blob does not exist, `ConflictError` if its ETag is not `if_match` any more.
         """
@@ -187,14 +201,18 @@ class BlobContainer(Protocol):
     def list(
         self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False, tags: bool = False
     ) -> Iterator[BlobProperties]:
-        """Blobs whose name begins with `prefix`, in name order, from the name `start_from` on.
+        """Blobs in the order of their names.
 
-        `uncommitted` adds blobs that have staged blocks only; `tags` the index tags, for which the identity needs the
-        right to read them.
+        prefix: how the names begin.
+        start_from: the first name.
+        uncommitted: blobs too that have staged blocks only.
+        tags: with index tags, for which the identity needs the right to read them.
         """
 
     def delete(self, blob: str, *, condition: Condition = ALWAYS, lease_id: str | None = None) -> Outcome:
         """Delete a blob, or the staged blocks of an uncommitted one. `Missing` if it does not exist.
+
+        condition: on the blob. lease_id: of the lease that protects it.
 
         `Done` if an answer is lost and the repeated request finds no blob.
         """
@@ -213,7 +231,10 @@ class BlobContainer(Protocol):
         """Replace the blob's index tags."""
 
     def acquire_lease(self, blob: str, lease_id: str, seconds: int) -> Outcome:
-        """Acquire the lease for 15–60 s. The caller chooses the lease id, a UUID. Lease requests are not retried."""
+        """Acquire the lease of a blob. Lease requests are not retried.
+
+        lease_id: a UUID that the caller chooses. seconds: 15 to 60.
+        """
 
     def renew_lease(self, blob: str, lease_id: str) -> Outcome:
         """Renew the lease. `Conflict` if another holder has it, or it was broken."""
@@ -262,7 +283,10 @@ class Table(Protocol):
         """All entities of a partition, or of the table, in key order."""
 
     def delete(self, partition_key: str, row_key: str, *, condition: Condition = ALWAYS) -> Outcome:
-        """Delete an entity. `Missing` if it does not exist."""
+        """Delete an entity. `Missing` if it does not exist.
+
+        condition: on the entity.
+        """
 
 
 class StorageAccount(Protocol):

@@ -63,7 +63,12 @@ def to_checkpoint(tracker: PartitionTracker) -> tuple[EndOfStreamCheckpoint, Wat
 
 
 def restore(end: EndOfStreamCheckpoint, watermark: WatermarkCheckpoint, partition: Partition = 0) -> PartitionTracker:
-    """The tracker that was saved. `ValueError` if the two parts are of different trackers."""
+    """The tracker that was saved.
+
+    end, watermark: its two parts. partition: the one that it is of.
+
+    `ValueError` if the two parts are of different trackers.
+    """
     if (end.streamId, end.generation, end.totalTasks) != (
         watermark.streamId,
         watermark.generation,

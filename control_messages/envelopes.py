@@ -138,7 +138,7 @@ def are_user_messages(envelopes: pa.Array) -> npt.NDArray[np.bool_]:
 def unwrap_all(envelopes: pa.Array, task_count: int | None = None) -> Unwrapped:
     """`unwrap` for every row; bad envelopes are returned as `rejected`. Equal control envelopes are parsed once.
 
-    `task_count` is for messages without one. `TypeError` for a column that is not binary.
+    task_count: for messages without one. `TypeError` for a column that is not binary.
     """
     is_user = are_user_messages(envelopes)
     user_rows, other_rows = np.flatnonzero(is_user), np.flatnonzero(~is_user)

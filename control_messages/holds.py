@@ -136,7 +136,10 @@ class NoControlMessages:
 
 
 def why_held(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None = None) -> Hold:
-    """What holds the watermark of a partition. Tasks are sorted by the age of their last messages, oldest first."""
+    """What holds the watermark of a partition. Tasks are sorted by the age of their last messages, oldest first.
+
+    now: milliseconds since 1970 UTC. idle_timeout: of silent tasks; by default none times out.
+    """
     out = timed_out(tracker, now, idle_timeout)
     waiting = frozenset() if idle_timeout is None else silent(tracker, now, idle_timeout) - out.tasks
     return Hold(

@@ -134,7 +134,10 @@ class ProducerSpec:
         )
 
     def watermark(self, task: str | int, timestamp: int, *, idle: bool = False) -> Watermark:
-        """A watermark of a task, given by name or number."""
+        """A watermark of a task.
+
+        task: its name or number. timestamp: milliseconds since 1970 UTC. idle: the task has no rows for now.
+        """
         name = self.names[self.number_of(task)]
         return Watermark(name, len(self.names), timestamp, self.generation, idle, self.stream, self.partitions)
 

@@ -64,6 +64,8 @@ class CheckpointStore:
     def write(self, task: str, epoch: int, offsets: Mapping[str, str]) -> None:
         """Replace all offsets of a task. `FencedError` if another processor has the task now.
 
+        epoch: of the task. offsets: texts by key.
+
         `ConfigurationError` for more offsets than an entity holds (about 450,000 characters).
         """
         self._change(task, epoch, offsets)

@@ -318,7 +318,7 @@ def _decimals(plan: plans.Decimal, node: layout.Text | layout.Fixed, offsets: I3
 def _check_text(kind: str, offsets: I32, data: Bytes) -> None:
     """Checks that all bytes together are UTF-8, and that no value begins within a character.
 
-    `kind` is the type they were written as.
+    kind: the type they were written as.
     """
     if not len(data) or data.max() < _NOT_ASCII:
         return

@@ -33,7 +33,7 @@ _UNREADABLE = (CorruptError, DamagedValueError, BeyondLimitError)
 class Body:
     """What has not been read of an Avro block, decompressed.
 
-    `offset` is where the block begins in the blob; `rows_before` of its rows have been read, `rows` have not.
+    offset: where the block begins in the blob. rows_before, rows: how many have been read, and have not.
     """
 
     offset: int

@@ -57,10 +57,14 @@ def decode_blob(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a whole blob, gzipped or not, in batches of `arrow_schema(reader)`.
 
-    Without a reader schema the writer's is used. `columns` are the Arrow names of the columns to read, by default all;
-    the others are skipped. An empty blob has no rows. Raises CorruptError, naming blob and byte, for bytes that are no
-    rows, and ConfigurationError, naming blob and column, for rows that do not resolve to `reader`, have a value that
-    its types cannot hold, or take more memory than `limits` allow.
+    data: the bytes of the blob; an empty blob has no rows.
+    blob: its name, for errors.
+    reader: the schema to read the rows as; by default the writer's.
+    columns: the Arrow names of the columns to read, by default all; the others are skipped.
+    limits: of the memory that the rows may take.
+
+    `CorruptError`, which names blob and byte, for bytes that are no rows. `ConfigurationError`, which names blob and
+    column, for rows that do not resolve to `reader`, have a value that its types cannot hold, or exceed the limits.
     """
     whole = InMemorySource(memoryview(data))
     plain = GunzippedSource(whole, blob) if is_gzip(data) else whole
@@ -79,7 +83,12 @@ def decode_blocks(
     columns: Sequence[str] | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some blocks of a blob. All else is as in `decode_blob`."""
+    """The rows of some blocks of a blob.
+
+    header: of the blob.
+    framed: the blocks, in order.
+    blob, reader, columns, limits: as for `decode_blob`, with its errors.
+    """
     given = reader is not None and reader.given
     with _named_errors(blob, "its schema", given=given):
         decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), blob)

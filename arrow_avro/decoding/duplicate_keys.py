@@ -26,7 +26,7 @@ _OTHER_ODD = np.uint64(0xC2B2AE3D27D4EB4F)
 def entries_to_keep(counts: I64, keys: pa.Array) -> tuple[I64, pa.Array] | None:
     """The counts of maps, and the places of their entries, without entries whose key comes again in the same map.
 
-    `counts` are the entries of each map, `keys` those of all maps. None if all entries are kept.
+    counts: the entries of each map. keys: those of all maps. None if all entries are kept.
     """
     if not len(keys) or counts.max() <= 1:
         return None

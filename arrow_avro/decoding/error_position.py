@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def error_position(avro: AvroType, plan: Record, failed: BodySlice, rows_before: int) -> str:
     """The first damaged row of a slice and its column, as text for a message; empty if all rows can be read.
 
-    `rows_before` are the rows of its block that come before the slice.
+    rows_before: the rows of its block that come before the slice.
     """
     scanner = Scanner(avro, plan)
     row = _first(failed.rows, lambda count: _end(scanner, plan, failed.body, count) is not None)

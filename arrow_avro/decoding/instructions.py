@@ -72,7 +72,7 @@ class ReadUnion:
 class ReadItems:
     """An array or a map: the number of its items, and each item. Without an `item`, items have no bytes.
 
-    `item_bytes` is what one item takes of the program's budget, None if it has no budget.
+    item_bytes: what one item takes of the program's budget, None if it has no budget.
     """
 
     counts: str

@@ -110,7 +110,7 @@ class Assumption:
     """What a program takes for granted: which nullable values are never null, and which longs may be wide.
 
     A wide long has ten bytes. Places are numbered in the order of the type. If `wide` is None, every long may be wide.
-    `budget` is the memory that all items of arrays and maps may take, in bytes. If None, they are not counted.
+    budget: bytes that all items of arrays and maps may take. If None, they are not counted.
     """
 
     dense: frozenset[int] = frozenset()
@@ -122,8 +122,8 @@ class Assumption:
 class Program:
     """Instructions, and what their outputs mean.
 
-    `outputs` are the numpy types of the outputs by name; `strides` the slots in each output of varints; `bounds`
-    (inclusive) the numbers that a slot may have. `records` are called by `SkipRecord`.
+    outputs: the numpy types of the outputs, by name. strides: the slots in each output of varints.
+    bounds: the numbers that a slot may have, inclusive. records: what `SkipRecord` calls.
 
     `nullable` and `longs` are the places that an `Assumption` is about: the slot of the tag and the tag that is not
     null; the slot of a long, None if it is skipped.

@@ -41,7 +41,7 @@ class UnresolvedError(TypeError):
 class UnrepresentableValueError(Exception):
     """A value is encoded correctly, but the type it is read as cannot hold it. `path` names its column from outside in.
 
-    `plain` is the Avro type without logical type and hint, which can hold any such value; empty if there is none.
+    plain: the Avro type without logical type and hint, which can hold any such value; empty if there is none.
     """
 
     def __init__(self, reason: str, plain: str, path: Path = ()) -> None:

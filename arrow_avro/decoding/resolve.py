@@ -52,7 +52,7 @@ def resolve(writer: AvroType, reader: AvroType) -> Plan:
 class _BranchIndex:
     """The places of the branches of a union, which may have thousands.
 
-    `full` is by kind and full name (or alias), `short` by kind and last part of the name, `kinds` by kind.
+    full: by kind and full name (or alias). short: by kind and last part of the name. kinds: by kind.
     """
 
     full: Mapping[tuple[str, str], Sequence[int]]

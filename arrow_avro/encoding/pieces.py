@@ -69,7 +69,7 @@ class Words:
 class DictionaryWords:
     """From `low` to `high` bytes of each row, dictionary-encoded: `read(begin, end)` returns indices into a `table`.
 
-    `bits` has the number of bits of each entry. With `null`, the last entry is the one for null.
+    bits: how many each entry has. With `null`, the last entry is the one for null.
     """
 
     read: Callable[[int, int], npt.NDArray[Any]]

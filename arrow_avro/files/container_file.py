@@ -100,7 +100,10 @@ class AvroBlock:
 
 
 def header(schema_json: str, codec: str, sync: bytes, metadata: Mapping[str, bytes] | None = None) -> bytes:
-    """The bytes of a header. `sync` is 16 random bytes, `metadata` the writer's own entries."""
+    """The bytes of a header.
+
+    schema_json: the Avro schema. codec: its name in Avro. sync: 16 random bytes. metadata: the writer's own entries.
+    """
     if len(sync) != SYNC_SIZE:
         raise ConfigurationError(f"a sync marker has {SYNC_SIZE} bytes, not {len(sync)}. Draw {SYNC_SIZE} random ones.")
     reserved = [key for key in metadata or {} if key.startswith("avro.")]
@@ -115,7 +118,10 @@ def header(schema_json: str, codec: str, sync: bytes, metadata: Mapping[str, byt
 
 
 def block(rows: int, body: Bytes, sync: bytes) -> tuple[bytes, Bytes, bytes]:
-    """The buffers of one block, in order, without a copy. `body` is already compressed with the file's codec."""
+    """The buffers of one block, in order, without a copy.
+
+    rows: how many. body: compressed with the file's codec. sync: the file's sync marker.
+    """
     return encode(rows) + encode(memoryview(body).nbytes), body, sync
 
 
@@ -154,11 +160,17 @@ def blocks(
     blob: str = "",
     most: int = BLOCK_BYTES,
 ) -> Iterator[AvroBlock]:
-    """The blocks of `data` from `start`, where a block begins (by default the first one), to the end.
+    """The blocks of a file, in order.
 
-    With `end`, only those whose preceding sync marker begins before it. Raises CorruptError, naming blob and byte,
-    where the framing is damaged or `data` ends within a block, and ConfigurationError for a block of more than `most`
-    bytes.
+    data: the bytes of the file.
+    header: the file's header.
+    start: where a block begins (byte), by default the first one.
+    end: only blocks whose preceding sync marker begins before this byte; by default all.
+    blob: its name, for errors.
+    most: bytes that a block may have.
+
+    `CorruptError`, which names blob and byte, where the framing is damaged or the data ends within a block;
+    `ConfigurationError` for a block that is larger than `most`.
     """
     source = _source(data)
     cursor = _Cursor(source, blob, header.size if start is None else start)

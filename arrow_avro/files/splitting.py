@@ -40,10 +40,16 @@ def is_splittable(header: FileHeader) -> bool:
 def split_blocks(
     source: Source, header: FileHeader, start: int, end: int | None, *, blob: str, most: int = BLOCK_BYTES
 ) -> Iterator[AvroBlock]:
-    """The blocks of the split `[start, end)`; `end` None is the end of the file.
+    """The blocks of a split of a file.
 
-    Raises CorruptError where the framing is damaged, also in the first block after the split, and ConfigurationError if
-    the file can only be read in one split or one of its blocks has more than `most` bytes.
+    source: the bytes of the file.
+    header: the file's header.
+    start, end: the split, `[start, end)` in bytes; without `end` up to the end of the file.
+    blob: its name, for errors.
+    most: bytes that a block may have.
+
+    `CorruptError` where the framing is damaged, also in the first block after the split. `ConfigurationError` if the
+    file can only be read in one split, or a block is larger than `most`.
     """
     if not is_splittable(header):
         if start == 0:

@@ -37,8 +37,9 @@ class Parser(Generic[T]):
 class Option(Generic[T]):
     """One option. If its name ends in `.*`, all keys with that prefix are collected in a dict (suffix → value).
 
-    `help` is one sentence for the manual, `group` its heading there. No message shows the value of a `secret` option.
-    The manual shows `shown_default` instead of the default, if given.
+    help: one sentence for the manual. group: its heading there.
+    secret: no message shows the value.
+    shown_default: what the manual shows instead of the default.
     """
 
     name: str
@@ -92,7 +93,7 @@ class ParsedOptions(Mapping[str, Any]):
 class OptionTable:
     """Options in the order of the manual. `+` joins two tables.
 
-    `hints` has sentences for keys that are not options but are known from other products; its keys are in lower case.
+    hints: sentences for keys that are not options but are known from other products; these keys are in lower case.
     """
 
     options: Sequence[Option[Any]]

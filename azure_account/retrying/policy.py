@@ -36,7 +36,7 @@ class RetryPolicy:
     def delay(self, attempt: int, elapsed: float, retry_after: float | None, random: float) -> float | None:
         """Seconds to wait after attempt number `attempt` (from 1) has failed; None if retries are exhausted.
 
-        `elapsed` is the time since the first attempt began; `random` is in [0, 1).
+        elapsed: seconds since the first attempt began. random: in [0, 1).
         """
         if attempt >= self.max_attempts:
             return None

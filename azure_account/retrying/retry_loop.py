@@ -134,7 +134,7 @@ class RetryLoop:
     ) -> Outcome:
         """Make a write and return its outcome. `send` returns the new ETag, or None if there is none.
 
-        `absent_is` is the outcome if a repeated request finds nothing after a lost answer; None means `Missing`.
+        absent_is: the outcome if a repeated request finds nothing after a lost answer; None means `Missing`.
         `TransientError` if retries are exhausted.
         """
         started, count, lost = self.clock.monotonic(), 1, ""

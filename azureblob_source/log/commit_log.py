@@ -47,7 +47,7 @@ so within this time none can have deleted both the head and its successor."""
 class CommitLog:
     """The log of one stream, as one process sees it. Not thread-safe: one thread commits to a stream at a time.
 
-    `readers` is how many entries are read concurrently. The clock goes on while the machine sleeps: a writer that was
+    readers: how many entries are read concurrently. The clock goes on while the machine sleeps: a writer that was
     suspended must look at the log again.
     """
 
@@ -78,7 +78,7 @@ class CommitLog:
     def refresh(self, known: int | None = None) -> LogEntry | None:
         """Find the newest entry as of now.
 
-        `known` is a version that existed, as far as the caller knows: the search begins there or later.
+        known: a version that existed, as far as the caller knows; the search begins there or later.
         """
         head, start = self._head, self._start(known)
         while start is not None:

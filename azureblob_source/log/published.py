@@ -49,7 +49,7 @@ def first_unpublished(head: LogEntry | None, *, known: int = -1, kept_from: int 
 def last_published(published: int, unpublished: Iterable[LogEntry], is_published: Callable[[LogEntry], bool]) -> int:
     """The version up to which every entry in effect is published.
 
-    `unpublished` are the entries after version `published`. `is_published` is called in their order, until it denies.
+    unpublished: the entries after version `published`. is_published: called in their order, until it denies.
     """
     for entry in entries_in_effect(unpublished):
         if not is_published(entry):

@@ -36,7 +36,7 @@ class NotPublished:
 def publish_committed(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry | None:
     """Publish every committed entry, void those that have expired, and commit nothing.
 
-    `draft` gives write id, time and epoch of the entries that void. Returns the head, None if the log is empty.
+    draft: gives write id, time and epoch of the entries that void. Returns the head, None if the log is empty.
     `ConflictError` for an entry that cannot be published and is younger than seven days.
     """
     while True:
@@ -49,7 +49,7 @@ def publish_committed(log: CommitLog, draft: Draft, publisher: Publisher) -> Log
 def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher, draft: Draft) -> bool:
     """Publish what earlier writers have committed up to `head`, and void what cannot be. False if the head has moved.
 
-    `draft` is what is to be appended next. An entry that it replaces is voided at any age, others only if
+    draft: what is to be appended next. An entry that it replaces is voided at any age, others only if
     `check_may_void` permits it.
     """
     if head is None or log.notes.published_up_to >= head.version:

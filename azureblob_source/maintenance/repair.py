@@ -142,7 +142,7 @@ def repair(
 ) -> RepairResult:
     """Carry out a plan; `leftovers` are removed only on request. `progress` is called with the steps done since then.
 
-    `draft` gives a fresh write id, time and epoch for an entry that voids. `FencedError` if its epoch is too low;
+    draft: gives a fresh write id, time and epoch for an entry that voids. `FencedError` if its epoch is too low;
     `ConflictError`, after all else is done, if an entry cannot be published and may not be voided yet (see
     `void_version`).
     """

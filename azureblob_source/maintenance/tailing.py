@@ -41,7 +41,7 @@ class Rows:
 class Tail:
     """Reads the end of a stream. `columns` are the names of the columns to read, None for all.
 
-    `last` is called first, then `following`.
+    last: called first. following: called after that.
     """
 
     log: CommitLog

@@ -108,7 +108,7 @@ def check_retention(older_than: timedelta, *, forced: bool = False) -> timedelta
 def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], object] = lambda _: None) -> VacuumPlan:
     """Plan the removal of the entries that were written before `before`, by the service's clock. Changes nothing.
 
-    `progress` is called with the number of entries read since its last call. `NotFoundError` if there is no log.
+    progress: called with the number of entries read since its last call. `NotFoundError` if there is no log.
     """
     boundary, head = log.boundary(), log.refresh()
     if head is None:

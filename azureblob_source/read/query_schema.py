@@ -35,9 +35,9 @@ class Misfit:
 class QuerySchema:
     """What a running query reads.
 
-    `reader` is the Avro schema that rows are resolved to, `columns` those of its columns that Spark reads, None for
-    all. If `strict`, a change of these columns is a misfit, and so is a new column if all are read; otherwise new
-    columns are left out, and only rows that cannot be resolved are a misfit.
+    reader: the Avro schema that rows are resolved to. columns: those of its columns that Spark reads, None for all.
+    strict: a change of these columns is a misfit, and so is a new column if all are read; otherwise new columns are
+    left out, and only rows that cannot be resolved are a misfit.
     """
 
     reader: AvroSchema

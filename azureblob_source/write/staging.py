@@ -74,7 +74,7 @@ def stage(
 ) -> StagedTask:
     """Stage all rows of one task. Nothing is visible until the driver commits.
 
-    `publish` is called with each blob when all its blocks are staged; only `at-least-once` has it. After an error the
+    publish: called with each blob when all its blocks are staged; only `at-least-once` has it. After an error the
     staged blocks stay, until Azure drops them after seven days.
     """
     options = plan.options

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class BlockUploader:
     """Stages blocks into `container` with `threads` threads and at most `queue` blocks waiting.
 
-    `deadline` is in seconds. A context manager: its exit cancels uploads that have not started, so call `drain` before.
+    deadline: in seconds. A context manager: its exit cancels uploads that have not started, so call `drain` before.
     """
 
     container: BlobContainer

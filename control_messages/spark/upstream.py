@@ -108,9 +108,14 @@ def forward(
 ) -> DataFrame:
     """A flow to envelopes `(partition int, value binary)` of the next stream.
 
-    Each partition of the flow is a task of the next stream: `producer.tasks` is their number. Its watermarks and its
-    end go to all partitions. Their generation is the producer's plus that of the input, so that the next stream is
-    reopened too when the input is. Drain messages and rejected envelopes are dropped.
+    flow: what `reconcile` or `process` returns. Each of its partitions is a task of the next stream.
+    producer: of the next stream; `producer.tasks` is the number of the flow's partitions.
+    value: the bytes of a row's envelope.
+    partition: of the next stream, to which a row goes.
+    task: the partition of the flow that a row is of.
+
+    The watermarks and the end of a task go to all partitions. Their generation is the producer's plus that of the
+    input, so that the next stream is reopened too when the input is. Drain messages and rejected envelopes are dropped.
 
     After `process`, one Spark task writes the rows of a partition and then its announcements. In a flow straight from
     `reconcile` their order is not defined, so that is only for transports that make a batch visible as a whole.

@@ -48,7 +48,7 @@ class JobCoordinatorListener(TaskListener, Protocol):
     def on_coordinator_failure(self, error: Exception) -> None:
         """The coordinator has stopped: the listener or the function of tasks failed, or storage refuses a request.
 
-        `error` is what the listener has raised, or an `AzureBlobError` with its cause and what to do.
+        error: what the listener has raised, or an `AzureBlobError` with its cause and what to do.
         """
 
 

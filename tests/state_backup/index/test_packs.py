@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from state_backup.index import packs
@@ -40,6 +40,7 @@ def packed(sizes: dict[int, int], pack: str, pack_size: int | None = None) -> di
     return stored
 
 
+@example([200 * KIB] * 60)
 @given(st.lists(SIZES, max_size=60))
 def test_small_files_share_packs_and_large_ones_have_a_blob_each(sizes: list[int]) -> None:
     files = [file_of(number, size) for number, size in enumerate(sizes)]
