@@ -3,7 +3,7 @@
 A script is a function from a numbered attempt to a fault or None. If a throttled attempt is retried, the script sees
 another one. Faults can be used with any account that has a `RetryLoop`.
 
-    faults = Faults(at(3, LostAnswer()))
+    faults = FaultInjector(at(3, LostAnswer()))
     account = MemoryAccount(intercept=faults)
     ...
     faults.attempts     # all attempts, in order
