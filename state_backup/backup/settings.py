@@ -39,12 +39,18 @@ class WriterSettings:
     epoch: of this writer, such as that of the task in `coordination`. By default one above that in the record.
     threads: requests at a time.
     opening: an id of this opening, which goes into the record. By default random.
+    ttl: new blobs have a TTL until a checkpoint is committed that needs them. Without it a backup makes a request less
+    for each new blob; what a killed process has uploaded then stays until the state is opened again or swept.
+    inline_bytes: files that have no blob yet are in the snapshot index, if together they are no larger. By default none
+    is: an index with such files has a format version that earlier releases refuse.
     """
 
     keep: int | None = None
     epoch: int | None = None
     threads: int = 16
     opening: str | None = None
+    ttl: bool = True
+    inline_bytes: int = 0
 
     def __post_init__(self) -> None:
         """Validate: before an opening fences another writer."""

@@ -224,6 +224,13 @@ class FileUploader:
         return request(WITHOUT_TAGS)
 
 
+def read_file(root: Path, file: LocalFile) -> bytes:
+    """The bytes of a file. `ConflictError` if it is not the one that was scanned."""
+    data = bytearray(file.metadata.size)
+    _read_into(memoryview(data), root, file)
+    return bytes(data)
+
+
 def _read_into(space: memoryview, root: Path, file: LocalFile) -> None:
     """Read a whole file. `ConflictError` if it is not the one that was scanned."""
     expected = ExpectedChecksum(file.checksum, file.blake3)

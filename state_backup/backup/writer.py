@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING
 
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.documents.form import readable
+from azure_account.documents.owner import DocumentOwner
 from azure_account.errors import AzureBlobError, ConfigurationError, describe
 from azure_account.report import ProgressCallbacks
 from azure_account.undelete import undelete
 from state_backup.backup.arguments import checked_ids, checked_offsets, checked_stores, may_be_empty
 from state_backup.backup.keeping import LEAST_KEPT, kept
+from state_backup.backup.notes import WriterNotes
 from state_backup.backup.settings import WriterHandover, WriterSettings
-from state_backup.backup.upload import FileUploader
+from state_backup.backup.upload import FileUploader, read_file
 from state_backup.index.checkpoint_id import next_id
 from state_backup.index.dir_diff import next_index, stored_content, to_upload
 from state_backup.index.packs import without_worn
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
     from azure_account.clock import Clock
     from azure_account.documents.document import Stored
-    from azure_account.documents.owner import DocumentOwner
     from azure_account.location import Location
     from state_backup.backup.arguments import MayBeEmpty
     from state_backup.backup.settings import TaskIdentity
@@ -115,7 +116,27 @@ def open_state(
         return replace(record, epoch=above, writer=settings.opening or new_id(), keep=keep)
 
     record = storage.records.open(own, storage.record)
-    return StateWriter(storage, owner, record, prior)
+    writer = StateWriter(storage, owner, record, settings)
+    writer.take_up(prior)
+    return writer
+
+
+def resume_state(
+    where: Location,
+    owner: TaskIdentity,
+    notes: WriterNotes,
+    settings: WriterSettings = WriterSettings(),
+) -> StateWriter:
+    """Go on as the writer of a process before, without a request.
+
+    where, owner, settings: as for `open_state`; the settings' epoch, number of checkpoints and opening do not count.
+    notes: of the writer before, after its last backup. If another one has the state now, a backup is fenced.
+    """
+    container, names = open_location(where)
+    storage = StateStorage(container, names, settings.threads)
+    writer = StateWriter(storage, owner, DocumentOwner(storage.records, notes.stored), settings)
+    writer.resume(notes)
+    return writer
 
 
 class StateWriter:
@@ -126,30 +147,59 @@ class StateWriter:
         storage: StateStorage,
         owner: TaskIdentity,
         record: DocumentOwner[CheckpointRecord],
-        prior: WriterHandover,
+        settings: WriterSettings,
     ) -> None:
-        self._storage, self._owner = storage, owner
+        self._storage, self._owner, self._settings = storage, owner, settings
         self._record = record
         self._keep = record.document.keep or LEAST_KEPT
-        self._indexes = self._read_indexes(())
+        self._indexes: dict[str, SnapshotIndex] = {}
         """The snapshot indexes of the checkpoints in the record, by blob."""
-        there, with_ttl = storage.listed()
-        in_use = self._blobs_of(self._indexes)
-        self._left = CleanUp(in_use - self._blobs_without_ttl(prior.settled) if with_ttl is None else in_use & with_ttl)
+        self._left = CleanUp(())
         self._unused: set[str] = set()
         """Blobs of attempts that have failed, and others that no checkpoint has: the next commit condemns them."""
         self._without_tags: set[str] = set()
         """Blobs that got no TTL."""
-        self._read_files = dict(prior.read_files)
+        self._lost: set[str] = set()
+        """Blobs that no new checkpoint uses: they are gone, or have not the size they had."""
+        self._read_files: dict[str, ChecksumCache] = {}
         self._metrics = StateMetrics(storage.state)
         self.backed_up: Mapping[str, BackedUpStore] = {}
         """What the last committed backup did, by store."""
+
+    def take_up(self, prior: WriterHandover) -> None:
+        """Look at what the state has, and take up the clean-up that earlier writers have left."""
+        self._indexes = self._read_indexes(())
+        there, with_ttl = self._storage.listed()
+        in_use, record = self._blobs_of(self._indexes), self._record.document
+        self._left = CleanUp(in_use - self._blobs_without_ttl(prior.settled) if with_ttl is None else in_use & with_ttl)
+        self._read_files = dict(prior.read_files)
         self._lost = self._find_lost(there)
         if len(self._indexes) == len({blob for each in self.checkpoints for blob in each.indexes.values()}):
             # What no checkpoint names is of writers that cannot commit any more: they lost the state by this opening.
-            self._unused |= set(there) - in_use - set(record.document.condemned)
-        self._left.gone = set(record.document.condemned) - set(there)
+            self._unused |= set(there) - in_use - set(record.condemned)
+        self._left.gone = set(record.condemned) - set(there)
         self._clean_up()
+
+    def notes(self) -> WriterNotes:
+        """What the next process goes on from (`resume_state`)."""
+        return WriterNotes(
+            stored=self._record.stored,
+            indexes=self._indexes,
+            with_ttl=frozenset(self._left.with_ttl),
+            gone=frozenset(self._left.gone),
+            unused=frozenset(self._unused),
+            without_tags=frozenset(self._without_tags),
+            lost=frozenset(self._lost),
+            read_files=self._read_files,
+        )
+
+    def resume(self, notes: WriterNotes) -> None:
+        """Go on from what the process before has noted, without a request."""
+        self._indexes = dict(notes.indexes)
+        self._left = CleanUp(notes.with_ttl)
+        self._left.gone = set(notes.gone)
+        self._unused, self._without_tags, self._lost = set(notes.unused), set(notes.without_tags), set(notes.lost)
+        self._read_files = dict(notes.read_files)
 
     @property
     def epoch(self) -> int:
@@ -260,13 +310,13 @@ class StateWriter:
         def new_name() -> str:
             return self._name(new, self._storage.names.file)
 
-        threads, refused = self._storage.threads, self._left.tags_refused
+        threads, refused = self._storage.threads, self._left.tags_refused or not self._settings.ttl
         uploader = FileUploader(self._storage.container, new_name, threads=threads, tags_refused=refused)
         try:
             self._upload_stores(stores, id_, uploader, run, new)
         finally:
             self._without_tags |= uploader.without_tags
-            self._left.tags_refused = uploader.tags_refused
+            self._left.tags_refused = uploader.tags_refused and self._settings.ttl
         return new
 
     def _upload_stores(
@@ -313,13 +363,18 @@ class StateWriter:
             files = to_upload(local, stored)
         done = _backed_up(local, files)
         run.report.planned(done.uploaded_files, done.uploaded_bytes)
+        inline: dict[Content, bytes] = {}
         with self._metrics.measured("uploadSeconds", store=store.name):
-            uploaded = uploader.files(store.directory, files, run.report.progress)
+            if sum(file.metadata.size for file in files) <= self._settings.inline_bytes:
+                inline = {file.content: read_file(store.directory, file) for file in files}
+                uploaded: dict[Content, Blobs] = {}
+            else:
+                uploaded = uploader.files(store.directory, files, run.report.progress)
         new.content |= uploaded
         stored |= uploaded
         self._metrics.count("filesUploaded", done.uploaded_files, store=store.name)
         self._metrics.count("bytesUploaded", done.uploaded_bytes, store=store.name)
-        root = next_index(local, stored, root_before)
+        root = next_index(local, stored, root_before, inline)
         if previous is not None and before is not None and root.present() == before.root.present():
             return previous, done
         return self._index(store, root, previous), done

@@ -8,7 +8,8 @@ is not uploaded again; content that differs is, under whatever name.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from state_backup.index.snapshot_index import DirIndex, FileBlob, FileIndex, FileMetadata
 
@@ -59,13 +60,15 @@ class LocalDir:
 def stored_content(
     local: LocalDir, previous: DirIndex | None, lost: Collection[str] = frozenset()
 ) -> dict[Content, Blobs]:
-    """The content that the snapshot before has, and its blobs; without what needs blobs that are lost.
+    """The content that the snapshot before has in blobs, and these; without what needs blobs that are lost.
 
     A file of an index without BLAKE3 (one of Samza) counts if path, size and CRC-32 are those of the local file.
     """
     files = () if previous is None else previous.files()
     before = {path: file for path, file in files if not any(blob.blob_id in lost for blob in file.blobs)}
-    stored = {(file.blake3, file.metadata.size): file.blobs for file in before.values() if file.blake3}
+    stored = {
+        (file.blake3, file.metadata.size): file.blobs for file in before.values() if file.blake3 and not file.data
+    }
     for file in local.all_files():
         old = before.get(file.path)
         if (
@@ -87,17 +90,34 @@ def to_upload(local: LocalDir, stored: Mapping[Content, Blobs]) -> tuple[LocalFi
     return tuple(new.values())
 
 
-def next_index(local: LocalDir, stored: Mapping[Content, Blobs], previous: DirIndex | None) -> DirIndex:
+def next_index(
+    local: LocalDir,
+    stored: Mapping[Content, Blobs],
+    previous: DirIndex | None,
+    inline: Mapping[Content, bytes] = MappingProxyType({}),
+) -> DirIndex:
     """The index of the directory, when all of its content is stored.
+
+    stored: content in blobs. previous: the index before. inline: content whose bytes are in the index itself.
 
     What the snapshot before has and this one does not is listed as removed, unless its blobs are in use still. The
     entry of a file that has not changed is the object that the snapshot before has: a writer keeps several snapshots.
     """
-    used = {blob.blob_id for file in local.all_files() if file.metadata.size for blob in stored[file.content]}
-    return _next(local, stored, previous or DirIndex(local.name), used)
+    files = {
+        file.content: _Bytes(stored.get(file.content, ()), inline.get(file.content, b"")) for file in local.all_files()
+    }
+    used = {blob.blob_id for each in files.values() for blob in each.blobs}
+    return _next(local, files, previous or DirIndex(local.name), used)
 
 
-def _next(local: LocalDir, stored: Mapping[Content, Blobs], previous: DirIndex, used: set[str]) -> DirIndex:
+class _Bytes(NamedTuple):
+    """Where the bytes of a file are: in blobs, or here."""
+
+    blobs: Blobs
+    data: bytes
+
+
+def _next(local: LocalDir, stored: Mapping[Content, _Bytes], previous: DirIndex, used: set[str]) -> DirIndex:
     before = {directory.name: directory for directory in previous.sub_dirs_present}
     same = {file.without_creation_time(): file for file in previous.files_present}
     now = {directory.name for directory in local.sub_dirs}
@@ -113,9 +133,9 @@ def _next(local: LocalDir, stored: Mapping[Content, Blobs], previous: DirIndex, 
     )
 
 
-def _indexed(file: LocalFile, stored: Mapping[Content, Blobs]) -> FileIndex:
-    blobs = stored[file.content] if file.metadata.size else ()
-    return FileIndex(file.name, blobs, file.metadata, file.checksum, file.blake3)
+def _indexed(file: LocalFile, stored: Mapping[Content, _Bytes]) -> FileIndex:
+    where = stored[file.content] if file.metadata.size else _Bytes((), b"")
+    return FileIndex(file.name, where.blobs, file.metadata, file.checksum, file.blake3, where.data)
 
 
 def _without(directory: DirIndex, used: set[str]) -> DirIndex:

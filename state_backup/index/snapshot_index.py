@@ -3,7 +3,8 @@
 The JSON has the names of Samza's `SnapshotIndex`, and of our own `format-version`, `digest` (SHA-256 of the document
 without it), and for each file `blake3`; for each directory `permissions`. An index without these is one of Samza.
 A file in a pack (`packs`) has `pack-offset` and `pack-size` with its blob: where its bytes begin in it, and the bytes
-of the whole blob. An index with packs has format version 2, one without them version 1, which older releases read.
+of the whole blob. A small file may have its bytes in the index (`data`, in base64) and no blob. An index with such
+files has format version 3, one with packs 2, one without either 1: older releases read what they know.
 The labels in `snapshot-metadata` of an earlier release may be numbers, null or blank: they are read, as text.
 
     {"format-version":1, "creation-time-millis":…, "snapshot-metadata":{"checkpoint-id":"…","job-name":"…",…},
@@ -16,11 +17,13 @@ The labels in `snapshot-metadata` of an earlier release may be numbers, null or 
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
+from zlib import crc32
 
 from azure_account.documents.form import check_version, damaged, is_sealed, sealed
 from azure_account.errors import ConfigurationError
@@ -30,8 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 2
-_WITHOUT_PACKS = 1
+FORMAT_VERSION = 3
+_WITH_PACKS, _WITHOUT_PACKS = 2, 1
 _BLAKE3 = re.compile("[0-9a-f]{64}")
 _PERMISSIONS = re.compile("([r-][w-][x-]){3}")
 _LARGEST = 2**63
@@ -64,13 +67,17 @@ class FileMetadata:
 
 @dataclass(frozen=True)
 class FileIndex:
-    """One file. blobs: by offset; none for an empty file. checksum: CRC-32. blake3: hexadecimal; empty in Samza's."""
+    """One file. blobs: by offset; none for an empty file. checksum: CRC-32. blake3: hexadecimal; empty in Samza's.
+
+    data: its bytes, if they are in the index and not in blobs.
+    """
 
     name: str
     blobs: tuple[FileBlob, ...]
     metadata: FileMetadata
     checksum: int
     blake3: str = ""
+    data: bytes = b""
 
     def extents(self) -> Iterator[tuple[FileBlob, int]]:
         """Each blob of the file, and how many bytes it has."""
@@ -147,7 +154,7 @@ def to_json(index: SnapshotIndex) -> bytes:
     """As it is stored."""
     metadata = index.metadata
     fields = {
-        "format-version": FORMAT_VERSION if _has_packs(index.root) else _WITHOUT_PACKS,
+        "format-version": _version(index.root),
         "creation-time-millis": index.creation_time_millis,
         "snapshot-metadata": {
             "checkpoint-id": metadata.checkpoint_id,
@@ -162,10 +169,14 @@ def to_json(index: SnapshotIndex) -> bytes:
     return sealed(fields)
 
 
-def _has_packs(directory: DirIndex) -> bool:
+def _version(directory: DirIndex) -> int:
+    """The lowest format version that has all that the directory has."""
     files = (*directory.files_present, *directory.files_removed)
     below = (*directory.sub_dirs_present, *directory.sub_dirs_removed)
-    return any(blob.pack_size for file in files for blob in file.blobs) or any(map(_has_packs, below))
+    if any(file.data for file in files):
+        return FORMAT_VERSION
+    packs = any(blob.pack_size for file in files for blob in file.blobs)
+    return max([_WITH_PACKS if packs else _WITHOUT_PACKS, *map(_version, below)])
 
 
 def from_json(data: bytes, blob: str) -> SnapshotIndex:
@@ -244,7 +255,12 @@ def _file(fields: Mapping[str, Any]) -> FileIndex:
         ),
         _whole(fields["checksum"]),
         blake3,
+        base64.b64decode(fields.get("data", ""), validate=True),
     )
+    if file.data:
+        sound = not file.blobs and len(file.data) == file.metadata.size and crc32(file.data) == file.checksum
+        _require(sound, f"the bytes of file {name} are not those that were backed up")
+        return file
     offsets = [blob.offset for blob in file.blobs]
     covered = offsets[:1] == [0] and all(one < other for one, other in pairwise([*offsets, file.metadata.size]))
     _require(covered if file.metadata.size else not offsets, f"the blobs of file {name} do not cover it")
@@ -324,6 +340,7 @@ def _file_fields(file: FileIndex) -> dict[str, Any]:
         },
         "checksum": file.checksum,
         "blake3": file.blake3,
+        **({"data": base64.b64encode(file.data).decode("ascii")} if file.data else {}),
     }
 
 

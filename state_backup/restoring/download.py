@@ -68,12 +68,19 @@ class Downloader:
         progress: is called with the bytes of each range. `NotFoundError` if a blob is gone, `CorruptError` if the bytes
         are not those that were backed up, `ConfigurationError` if the disk refuses them.
         """
-        alone, shared = runs(files)
+        inline = {path: file for path, file in files.items() if file.data}
+        alone, shared = runs({path: file for path, file in files.items() if not file.data})
         calls = chain(
+            (self._files.submit(self._inline, path, file, progress) for path, file in inline.items()),
             (self._files.submit(self._file, path, file, progress) for path, file in alone.items()),
             (self._files.submit(self._run, run, progress) for run in shared),
         )
         results(calls, self._stopped.set)
+
+    def _inline(self, path: Path, file: FileIndex, progress: Callable[[int], object]) -> None:
+        """Write a file whose bytes are in the index."""
+        _write(path, file, memoryview(file.data))
+        progress(len(file.data))
 
     def _run(self, run: PackRange[Path], progress: Callable[[int], object]) -> None:
         """Download files that share a pack. None is written before all of them are verified."""

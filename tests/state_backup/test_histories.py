@@ -15,6 +15,7 @@ HISTORIES = 300
 MOST_FOR_A_MUTANT = 1_000
 EVENTS = (
     "a pack is committed",
+    "bytes of files are in an index",
     "a pack is needed in part",
     "files of a worn pack are uploaded again",
     "the list of condemned blobs was too short, and the rest follows",

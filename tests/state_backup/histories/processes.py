@@ -21,6 +21,8 @@ class StateProcess(HistoryProcess):
     def __init__(self, *given: Any) -> None:
         self.writer = ""
         """The id under which it has opened the state."""
+        self.ttl = True
+        """Whether its blobs have a TTL."""
         self.record_reads = 0
         self.write_failed = False
         """Whether its last write of the record got no answer."""

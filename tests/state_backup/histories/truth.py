@@ -147,6 +147,7 @@ class Truth(histories.Truth):
 
     def _tree(self, root: DirIndex) -> Tree:
         files = {
-            file.name: b"".join(self._part(part, size) for part, size in file.extents()) for file in root.files_present
+            file.name: file.data or b"".join(self._part(part, size) for part, size in file.extents())
+            for file in root.files_present
         }
         return {**files, **{below.name: self._tree(below) for below in root.sub_dirs_present}}

@@ -6,6 +6,7 @@ import json
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -104,6 +105,9 @@ def changed(**fields: Any) -> bytes:
             "beyond the end of its",
         ),
         (changed(file_blobs=[{"blob-id": "b", "offset": 0, "pack-offset": -1, "pack-size": 50}]), "'-1' is no whole"),
+        (changed(file_data="AAAA"), "the bytes of file 000012.sst are not those that were backed up"),
+        (changed(file_data="AAAA", file_blobs=[]), "are not those that were backed up"),
+        (changed(file_data="AAA", file_blobs=[]), "Incorrect padding"),
         (changed(meta_size=-1), "'-1' is no whole number"),
         (changed(meta_size=True), "'True' is no whole number"),
         (changed(meta_size=2**63), "no whole number"),
@@ -126,11 +130,13 @@ def test_a_document_that_is_no_sound_index_is_refused_with_the_reason(data: byte
 
 
 def test_an_index_of_a_newer_release_asks_for_an_upgrade() -> None:
-    with pytest.raises(ConfigurationError, match="has format version 3; this release reads up to 2. Upgrade"):
-        from_json(changed(top_format_version=3), "index/1")
+    with pytest.raises(ConfigurationError, match="has format version 4; this release reads up to 3. Upgrade"):
+        from_json(changed(top_format_version=4), "index/1")
 
 
-def test_an_index_has_the_version_that_older_releases_refuse_only_if_it_has_packs() -> None:
+def test_an_index_has_the_version_that_older_releases_refuse_only_if_it_has_packs_or_bytes() -> None:
+    first = INDEX.root.files_present[0]
+    inline = replace(first, blobs=(), data=b"12345", metadata=replace(first.metadata, size=5), checksum=crc32(b"12345"))
     packed = replace(INDEX.root.files_present[0], blobs=(FileBlob("pack", 0, 7, 1000),))
     removed = DirIndex("gone", files_removed=(packed,))
     for root, version in [
@@ -138,6 +144,8 @@ def test_an_index_has_the_version_that_older_releases_refuse_only_if_it_has_pack
         (replace(INDEX.root, files_present=(packed,)), 2),
         (replace(INDEX.root, files_present=(), files_removed=(packed,)), 2),
         (replace(INDEX.root, sub_dirs_removed=(removed,)), 2),
+        (replace(INDEX.root, files_present=(inline,)), 3),
+        (DirIndex("", sub_dirs_present=(DirIndex("sub", (inline,)), removed)), 3),
     ]:
         index = replace(INDEX, root=root)
         assert version == json.loads(to_json(index))["format-version"]

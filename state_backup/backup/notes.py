@@ -1,0 +1,75 @@
+"""What a writer of a state knows, as a file that the next process of this host goes on from without a request.
+
+The notes are right as long as the record has the ETag in them: what a writer commits is conditional on it. If they are
+of a time before the last commit, or another writer has the state, the commit is refused and the record read again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from azure_account.documents.document import Stored
+from azure_account.documents.form import digest_of, sealed
+from azure_account.errors import AzureBlobError
+from state_backup.index import snapshot_index
+from state_backup.local.scan import ChecksumCache
+from state_backup.record import record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from state_backup.index.snapshot_index import SnapshotIndex
+    from state_backup.record.record import CheckpointRecord
+
+_SETS = ("with_ttl", "gone", "unused", "without_tags", "lost")
+
+
+@dataclass(frozen=True)
+class WriterNotes:
+    """What `StateWriter.resume` takes.
+
+    stored: the record as it was last read or written. indexes: its snapshot indexes, by blob.
+    with_ttl, gone, unused, without_tags, lost: names of blobs, as the writer has them.
+    read_files: by store.
+    """
+
+    stored: Stored[CheckpointRecord]
+    indexes: Mapping[str, SnapshotIndex]
+    with_ttl: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
+    without_tags: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+    read_files: Mapping[str, ChecksumCache] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        """As they are stored."""
+        fields: dict[str, Any] = {name: sorted(getattr(self, name)) for name in _SETS}
+        fields["record"] = record.to_json(self.stored.document).decode("utf-8")
+        fields["etag"] = self.stored.etag
+        fields["indexes"] = {
+            blob: snapshot_index.to_json(index).decode("utf-8") for blob, index in self.indexes.items()
+        }
+        fields["read-files"] = {store: each.to_json() for store, each in self.read_files.items()}
+        return sealed(fields)
+
+    @classmethod
+    def from_json(cls, data: bytes, blob: str) -> WriterNotes | None:
+        """The inverse; None for notes that are damaged or of another release. blob: of the record."""
+        try:
+            fields = json.loads(data)
+            if fields.pop("digest") != digest_of(fields):
+                return None
+            return cls(
+                Stored(record.from_json(fields["record"].encode("utf-8"), blob), fields["etag"]),
+                {
+                    name: snapshot_index.from_json(text.encode("utf-8"), name)
+                    for name, text in fields["indexes"].items()
+                },
+                **{name: frozenset(fields[name]) for name in _SETS},
+                read_files={store: ChecksumCache.from_json(each) for store, each in fields["read-files"].items()},
+            )
+        except (AttributeError, KeyError, TypeError, ValueError, AzureBlobError):
+            return None
