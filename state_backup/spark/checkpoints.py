@@ -9,40 +9,38 @@ from __future__ import annotations
 
 import logging
 import threading
-import uuid
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, describe
-from state_backup.backup.settings import TaskIdentity, WriterSettings
-from state_backup.backup.writer import open_state
-from state_backup.local.claim import check_names, claimed
-from state_backup.local.place import remove
+from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError, describe
+from state_backup.backup.settings import WriterSettings
 from state_backup.record.location import open_location
 from state_backup.record.state_storage import StateStorage
 from state_backup.restoring.restore import RestoreResult, RestoreSettings, restore
+from state_backup.spark.location import local_path
 from state_backup.spark.openings import note_openings, openings_of
 from state_backup.spark.position import STORE, QueryPosition
-from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot, whole_batch
+from state_backup.spark.snapshot import newest_batch, query_id, snapshot_of, whole_batch
 from state_backup.spark.stop_due import BackupDeadline
+from state_backup.spark.writers import open_for_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from types import TracebackType
 
     from typing_extensions import Self
 
+    from azure_account.documents.document import Stored
     from azure_account.location import Location
     from state_backup.backup.writer import StateWriter
+    from state_backup.record.record import CheckpointRecord
 
 logger = logging.getLogger(__name__)
 
 _RETRIES_AT_END = 5
-_SNAPSHOT_TIMEOUT = 60.0
-"""Seconds to wait for another backup of the same directory that has a snapshot of it."""
 
 
 class Query(Protocol):
@@ -62,8 +60,9 @@ class Query(Protocol):
 
 @dataclass(frozen=True)
 class RestoredCheckpoint:
-    """What `restore_checkpoint` has done. batch: the last one of the checkpoint; None if there is no checkpoint.
+    """What `restore_checkpoint` has done.
 
+    batch: the last one of the checkpoint; -1 if its first batch is not done, None if there is no checkpoint.
     restored: what was downloaded; None if the directory was kept as it is, or nothing is there.
     """
 
@@ -89,16 +88,18 @@ def restore_checkpoint(
     The directory stays as it is if this machine was the last to back it up: it may have newer batches than the backup.
     If its newest batch is torn, as after a loss of power, it becomes what was backed up; `ConflictError` if that would
     discard batches that are whole.
-    Otherwise it becomes what was backed up. Without a backup, nothing is done. `ConflictError` if the directory is of
-    another query or no checkpoint, or has newer batches than the backup and was not backed up from here since it was
-    restored; `NotFoundError` or `CorruptError` if the newest backup is not whole, and an older one lacks batches that
-    are there. `ConfigurationError` if the state is no backup of `back_up_checkpoint`; then the directory stays. If the
-    state's record was deleted it is undeleted; `ConflictError` if that cannot be done.
+    Otherwise it becomes what was backed up. Without a backup, or a container, nothing is done.
+
+    `ConflictError` if the directory is of another query or no checkpoint, or has newer batches than the backup and was
+    not backed up from here since it was restored. `NotFoundError` or `CorruptError` if the newest backup is not whole,
+    and an older one lacks batches that are there. `ConfigurationError` if the state is no backup of
+    `back_up_checkpoint` or `back_up_batch`; then the directory stays. If the state's record was deleted it is
+    undeleted; `ConflictError` if that cannot be done.
     """
     container, names = open_location(where)
     state = names.state
-    location = _local(location)
-    stored = StateStorage(container, names).record()
+    location = local_path(location)
+    stored = _record(StateStorage(container, names))
     if stored is None or stored.document.newest is None:
         return RestoredCheckpoint(newest_batch(location), None)
     local, torn = whole_batch(location)
@@ -119,6 +120,15 @@ def restore_checkpoint(
     restored = restore(where, {STORE: location}, checkpoint_id=only, settings=RestoreSettings(threads))
     note_openings(location, [])  # what the query adds from now on is nowhere else
     return RestoredCheckpoint(QueryPosition.of(restored.checkpoint, state).batch, restored)
+
+
+def _record(storage: StateStorage) -> Stored[CheckpointRecord] | None:
+    """None without a backup: a query that creates its container has not run yet."""
+    try:
+        return storage.record()
+    except NotFoundError as error:
+        logger.warning("nothing is restored: %s", error)
+        return None
 
 
 def _check_torn(location: Path, local: int | None, backup: QueryPosition, torn: Sequence[str]) -> None:
@@ -181,25 +191,14 @@ def back_up_checkpoint(
     if the directory is not the checkpoint of this query, the state has a backup of something else, or there is a
     `<location>.snapshot` that was not made here.
     """
-    container, names = open_location(where)
-    state = names.state
-    location = _local(location)
+    _, names = open_location(where)
+    location = local_path(location)
     if query_id(location) != str(query.id):
         cause = f"it has a checkpoint of query {query_id(location) or 'none'}, this is query {query.id}"
         step = "Give the checkpointLocation of the query."
         raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
-    before = StateStorage(container, names).record()
-    newest = None if before is None else before.document.newest
-    if newest is not None and (of := QueryPosition.of(newest, state).query) != str(query.id):
-        cause = f"it has a backup of query {of}, this is query {query.id}"
-        step = "Restore that checkpoint before the query starts, or choose another state."
-        raise ConfigurationError(describe("back up checkpoint", f"state {state}", cause, step))
-    check_names(_snapshot_lock(location), [_snapshot(location)])
-    opening = settings.writer.opening or uuid.uuid4().hex
-    last = [] if before is None else [each for each in openings_of(location) if each == before.document.writer]
-    note_openings(location, [*last, opening])
-    writer = open_state(where, TaskIdentity(job_name=state), replace(settings.writer, opening=opening))
-    batch = None if writer.newest is None else QueryPosition.of(writer.newest, state).batch
+    writer = open_for_query(where, location, str(query.id), settings.writer)
+    batch = None if writer.newest is None else QueryPosition.of(writer.newest, names.state).batch
     return CheckpointBackup(query, writer, location, settings, batch)
 
 
@@ -338,36 +337,13 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
             raise ConflictError(describe("back up checkpoint", str(self._location), cause, step))
 
     def _back_up_newest(self) -> None:
-        snapshot = _snapshot(self._location)
-        with claimed(_snapshot_lock(self._location), [snapshot], _SNAPSHOT_TIMEOUT):
-            try:
-                batch = take_snapshot(self._location, snapshot, retained=self._settings.retained)
-                self._check_there(batch)
-                if batch is not None:
-                    offsets = QueryPosition(batch, str(self._query.id)).offsets
-                    self._writer.back_up({STORE: snapshot}, offsets, trust_times=True)
-                    self._batch = batch
-            finally:
-                remove(snapshot)
+        with snapshot_of(self._location, self._settings.retained) as (snapshot, batch):
+            self._check_there(batch)
+            if batch is not None:
+                offsets = QueryPosition(batch, str(self._query.id)).offsets
+                self._writer.back_up({STORE: snapshot}, offsets, trust_times=True)
+                self._batch = batch
 
 
 def _kind(found: str | None) -> str:
     return "no checkpoint of Spark" if found is None else f"of query {found}"
-
-
-def _snapshot(location: Path) -> Path:
-    return location.with_name(f"{location.name}.snapshot")
-
-
-def _snapshot_lock(location: Path) -> Path:
-    return location.with_name(f"{location.name}.snapshot.lock")
-
-
-def _local(location: str | Path) -> Path:
-    """The path of a `checkpointLocation`. `ConfigurationError` unless it is on a local disk."""
-    text = str(location).removeprefix("file://")
-    if "://" in text or not text:
-        cause = "it is not on a local disk"
-        step = "Checkpoints on abfss:// and the like need no backup: they survive the machine."
-        raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
-    return Path(text.removeprefix("file:")).absolute()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
 STORE = "checkpoint"
 """The name of the store that a backed up checkpoint is, in its state."""
 _BATCH, _QUERY = "spark.batch", "spark.query"
+_BATCH_NUMBER = re.compile("-1|[0-9]+")
 
 
 @dataclass(frozen=True)
 class QueryPosition:
-    """Where a checkpoint is: its query, and the last batch. They are kept as offsets."""
+    """Where a checkpoint is: its query, and the last batch, -1 before the first. They are kept as offsets."""
 
     batch: int
     query: str
@@ -31,7 +33,7 @@ class QueryPosition:
     def of(checkpoint: Checkpoint, state: str) -> QueryPosition:
         """`ConfigurationError` unless `back_up_checkpoint` has made it."""
         batch, query = checkpoint.offsets.get(_BATCH, ""), checkpoint.offsets.get(_QUERY, "")
-        if STORE in checkpoint.indexes and query and batch.isascii() and batch.isdecimal():
+        if STORE in checkpoint.indexes and query and _BATCH_NUMBER.fullmatch(batch):
             return QueryPosition(int(batch), query)
         cause = f"checkpoint {checkpoint.id} is no backup of back_up_checkpoint: it has no batch and query of Spark"
         step = (

@@ -16,10 +16,12 @@ import json
 import os
 import re
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, describe
+from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ _NUMBER = re.compile(r"\.?(\d+)(?:\.compact)?(?:\.crc)?")
 """A file of a log: `17`, `.17.crc`, and `19.compact`, which has entry 19 and all before it."""
 _VERSION = re.compile(r"\.?(\d+)(?:_[\w-]+)?\.(?:zip|changelog|delta|snapshot)(?:\.crc)?")
 """A file of state: `18.zip`, `18_1205f645-bf68.changelog`, `.18.delta.crc`."""
+KEPT_OF_LOGS = 10
+"""Batches of `offsets` and `commits` in the snapshot of a batch that runs. Spark reads the last two."""
+_SNAPSHOT_TIMEOUT = 60.0
+"""Seconds to wait for another backup of the same directory that has a snapshot of it."""
 _LOG_VERSION = re.compile(r"v[0-9]+")
 _FIRST = ("commits", "offsets")
 _HEADER_LINES = 2
@@ -70,28 +76,56 @@ def query_id(location: Path) -> str | None:
         raise _damaged(path, f"{error!r}") from error
 
 
-def take_snapshot(location: Path, target: Path, *, retained: int = 100) -> int | None:
+@contextmanager
+def snapshot_of(location: Path, retained: int = 100, planned: int | None = None) -> Iterator[tuple[Path, int | None]]:
+    """A snapshot beside the checkpoint, and its batch, as long as the block lasts. All as of `take_snapshot`.
+
+    `TransientError` if another backup of the directory has one for long.
+    """
+    snapshot = _beside(location, "snapshot")
+    with claimed(_beside(location, "snapshot.lock"), [snapshot], _SNAPSHOT_TIMEOUT):
+        try:
+            yield snapshot, take_snapshot(location, snapshot, retained=retained, planned=planned)
+        finally:
+            remove(snapshot)
+
+
+def check_snapshot(location: Path) -> None:
+    """`ConfigurationError` if something else has the name of a snapshot."""
+    check_names(_beside(location, "snapshot.lock"), [_beside(location, "snapshot")])
+
+
+def _beside(location: Path, suffix: str) -> Path:
+    return location.with_name(f"{location.name}.{suffix}")
+
+
+def take_snapshot(location: Path, target: Path, *, retained: int = 100, planned: int | None = None) -> int | None:
     """Make `target` a snapshot of the checkpoint, and return its batch; None before the first.
 
-    target: a directory on the same disk; what is there is deleted. retained: batches that Spark keeps
-    (`spark.sql.streaming.minBatchesToRetain`). `ConflictError` if Spark has deleted files meanwhile that the snapshot
+    target: a directory on the same disk; what is there is deleted.
+    retained: batches that Spark keeps (`spark.sql.streaming.minBatchesToRetain`).
+    planned: the batch that runs now: the snapshot has what Spark has planned for it, and ends before it, at -1 for the
+    first one. It has only the last `KEPT_OF_LOGS` batches of Spark's logs. By default it ends at the newest batch.
+
+    `ConflictError` if Spark has deleted files meanwhile that the snapshot
     needs, or has committed enough batches to do so: take another one.
     """
     if target.exists():
         remove(target)
-    batch = newest_batch(location)
+    batch = newest_batch(location) if planned is None else planned - 1
     if batch is None:
         return None
+    first = 0 if planned is None else planned - KEPT_OF_LOGS
     copy = _Copy(location, target)
-    copy.files("commits", lambda path: _up_to(batch, path))
-    copy.files("offsets", lambda path: _up_to(batch + 1, path))
-    for name in (f"commits/{batch}", f"offsets/{batch}"):
+    copy.files("commits", lambda path: _between(first, batch, path))
+    copy.files("offsets", lambda path: _between(first, batch + 1, path))
+    for name in (f"commits/{batch}", f"offsets/{batch}") if batch >= 0 else ("offsets/0",):
         if fault := _fault(target / name):
             raise _damaged(location / name, fault)
-    planned = _log_offsets(target / "offsets")
+    entries = _log_offsets(target / "offsets")
     for name in sorted({path.name for path in location.iterdir()} - set(_FIRST)):
-        copy.files(name, lambda path: _belongs(path, batch, planned))
-    for source, entry in planned.items():
+        copy.files(name, lambda path: _belongs(path, batch, entries))
+    for source, entry in entries.items():
         _check_log(location, target / "sources" / source, entry)
     passed = (newest_batch(location) or batch) - batch
     if passed >= max(1, retained - 1):
@@ -111,10 +145,15 @@ def _check_log(location: Path, log: Path, last: int) -> None:
         raise ConflictError(describe("back up checkpoint", str(location), cause, "It is tried again."))
 
 
+def _between(first: int, last: int, path: str) -> bool:
+    """Whether a file of a log has no other number."""
+    found = _NUMBER.fullmatch(path.rpartition("/")[2])
+    return found is None or first <= int(found[1]) <= last
+
+
 def _up_to(last: int, path: str) -> bool:
     """Whether a file of a log has no higher number."""
-    found = _NUMBER.fullmatch(path.rpartition("/")[2])
-    return found is None or int(found[1]) <= last
+    return _between(0, last, path)
 
 
 def _belongs(path: str, batch: int, planned: dict[str, int]) -> bool:

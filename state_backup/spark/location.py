@@ -1,0 +1,17 @@
+"""Where a checkpoint is: a directory of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from azure_account.errors import ConfigurationError, describe
+
+
+def local_path(location: str | Path) -> Path:
+    """The path of a `checkpointLocation`. `ConfigurationError` unless it is on a local disk."""
+    text = str(location).removeprefix("file://")
+    if "://" in text or not text:
+        cause = "it is not on a local disk"
+        step = "Checkpoints on abfss:// and the like need no backup: they survive the machine."
+        raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
+    return Path(text.removeprefix("file:")).absolute()
