@@ -80,7 +80,13 @@ WHERE = OptionTable(
             group="Where",
         ),
         Option("stream", text(), None, "The stream, if not in the path.", "Where"),
-        Option("checkpointLocation", text(), None, "Spark's own option of streaming queries; not used here.", "Where"),
+        Option(
+            "checkpointLocation",
+            text(),
+            None,
+            "Spark's own option of streaming queries. Used here for `checkpointBackup` only.",
+            "Where",
+        ),
     )
 )
 
@@ -188,6 +194,14 @@ SINK = OptionTable(
             text(),
             None,
             "Timestamp column. The log keeps its range for each blob, for `startTime` and `endTime` of reads.",
+            "Guarantee",
+        ),
+        Option(
+            "checkpointBackup",
+            text(),
+            None,
+            "State, as `container/path`, to which each batch of a streaming query backs its checkpoint up before it is "
+            "committed. `checkpointLocation` is then on a disk of the driver, and may be lost with it.",
             "Guarantee",
         ),
         Option("epoch", integer(0), None, "Fencing token: a writer of a lower epoch is refused.", "Guarantee"),

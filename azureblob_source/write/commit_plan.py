@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class BackupPlan:
+    """Where the checkpoint of a query is backed up (option `checkpointBackup`), and where it is."""
+
+    account: AccountSettings
+    address: Address
+    location: str
+
+
+@dataclass(frozen=True)
 class CommitPlan:
     """A write as the driver commits it. Its `repr` shows no secret.
 
@@ -24,6 +33,7 @@ class CommitPlan:
     rows_name_streams: option `streamColumn` is set.
     schema_json, schema: of the writer, and its fingerprint.
     transaction: that of option `txnAppId`; a streaming query has another one for each micro-batch.
+    backup: of the query's checkpoint, before each commit.
     """
 
     account: AccountSettings
@@ -38,3 +48,4 @@ class CommitPlan:
     at_least_once: bool
     epoch: int | None
     transaction: Transaction | None
+    backup: BackupPlan | None = None

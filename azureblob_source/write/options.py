@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import arrow_avro
 from azure_account.account import BlobAttributes
+from azure_account.address import parse_address
 from azure_account.errors import ConfigurationError
 from azure_account.names import check_attributes
 from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.log.entry import ATTEMPT, Transaction
 from azureblob_source.options import AT_LEAST_ONCE, OF_READS, TABLE
+from azureblob_source.write.commit_plan import BackupPlan
 from azureblob_source.write.control_records import VALUE
 from azureblob_source.write.open_blobs import BlobLimits
 from azureblob_source.write.routing import Router
@@ -54,6 +56,7 @@ class SinkOptions:
     transaction: Transaction | None
     envelope_column: str | None
     emission: ProducerSpec | None
+    backup: BackupPlan | None
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
@@ -95,7 +98,37 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         transaction=_transaction(given),
         envelope_column=_envelope_column(given),
         emission=given["emission"],
+        backup=_backup(given, address, env),
     )
+
+
+def _backup(given: ParsedOptions, stream: Address, env: Mapping[str, str]) -> BackupPlan | None:
+    where: str | None = given["checkpointBackup"]
+    if where is None:
+        return None
+    location: str | None = given["checkpointLocation"]
+    if location is None:
+        message = (
+            "Option `checkpointBackup` is for streaming queries: set option `checkpointLocation` of `writeStream` "
+            "beside it, a directory of the driver's machine."
+        )
+        raise ConfigurationError(message)
+    address = parse_address(where)
+    if not address.path:
+        message = f"Option `checkpointBackup` ({where}) names no state: give `container/path`."
+        raise ConfigurationError(message)
+    nested = _is_below(address.path, stream.path) or _is_below(stream.path, address.path)
+    if address.container == stream.container and nested:
+        message = (
+            f"Option `checkpointBackup` ({where}): the state and the stream {stream} would share a folder. Choose "
+            "another one, such as `checkpoints/<query>`."
+        )
+        raise ConfigurationError(message)
+    return BackupPlan(account_settings(given, address, env), address, location)
+
+
+def _is_below(path: str | None, folder: str | None) -> bool:
+    return path is not None and folder is not None and f"{path}/".startswith(f"{folder}/")
 
 
 def _codec(given: ParsedOptions) -> str:

@@ -68,6 +68,7 @@ class WritePlan:
             at_least_once=options.at_least_once,
             epoch=options.epoch,
             transaction=options.transaction,
+            backup=options.backup,
         )
 
 
@@ -91,6 +92,16 @@ def prepare_write(
             "and its batch ids. Leave them out here, or set them on the df.write within `foreachBatch`."
         )
         raise ConfigurationError(message)
+    if options.backup is not None:
+        if not streaming:
+            message = (
+                "Option `checkpointBackup` is for `writeStream`: a df.write, also within `foreachBatch`, has no "
+                "checkpoint. Use `state_backup.spark.back_up_checkpoint` there."
+            )
+            raise ConfigurationError(message)
+        from azureblob_source.write.checkpoint_backup import check  # noqa: PLC0415 - few queries have one
+
+        check(options.backup)
     if overwrite and options.router.stream_column is not None:
         message = (
             "Mode `overwrite`, and output mode `complete`, replace one stream, but option `streamColumn` names many. "

@@ -10,7 +10,8 @@ How Spark calls them (pyspark 4.0–4.3): each task and each commit has a writer
 `write` does not get the batch id; it reads it from the task's local properties. After `commit` has raised, Spark calls
 `abort` with all messages and runs the batch again. After `query.stop()` a task goes on for some seconds. Therefore
 tasks publish nothing (except with `at-least-once`), the messages hold all that a commit needs, and `abort` deletes
-nothing. How a batch is committed: the head of `log/commit.py`.
+nothing. When `commit` is called, the checkpoint has the offsets of the batch, and not yet that it is done.
+How a batch is committed: the head of `log/commit.py`.
 """
 
 from __future__ import annotations
@@ -166,6 +167,10 @@ class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
         """Commit and publish a micro-batch. Called again for the same batch after a failure or restart."""
+        if self.plan.backup is not None:
+            from azureblob_source.write.checkpoint_backup import back_up  # noqa: PLC0415 - few queries have one
+
+            back_up(self.plan.backup, batchId, self.plan.epoch)
         self.commit_batch(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803, ARG002

@@ -17,6 +17,7 @@ from azureblob_source.foreign_options import HINTS
 from azureblob_source.log.entry import Transaction
 from azureblob_source.options import SINK, SOURCE, TABLE, WHERE
 from azureblob_source.read.options import SourceOptions, source_options
+from azureblob_source.write.commit_plan import BackupPlan
 from azureblob_source.write.open_blobs import BlobLimits
 from azureblob_source.write.options import SinkOptions, sink_options
 from azureblob_source.write.routing import Router
@@ -85,6 +86,11 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ({"emission": PRODUCER.to_json()}, {"envelope_column": "value", "emission": PRODUCER}),
         ({"emission": PRODUCER.to_json(), "envelopeColumn": "value"}, {"envelope_column": "value"}),
         ({"txnAppId": "app", "txnVersion": 7}, {"transaction": Transaction("app", 7)}),
+        ({}, {"backup": None}),
+        (
+            {"checkpointBackup": "other/backups/a", "checkpointLocation": "/mnt/a"},
+            {"backup": BackupPlan(sink().account, Address("other", "backups/a"), "/mnt/a")},
+        ),
         (
             {"metadata__owner": "ops", "tags__class": "raw", "accessTier": "cool"},
             {"attributes": BlobAttributes({"owner": "ops"}, {"class": "raw"}, "Cool")},
@@ -107,7 +113,7 @@ VALUES = {
     "path": "data/flights", "container": "data", "stream": "flights", "avroSchema": SCHEMA, "auth": "accountKey",
     "codec": "deflate", "compression.type": "none", "accessTier": "Hot", "deliveryGuarantee": "exactly-once",
     "view": "commits", "metadata.*": "x", "tags.*": "x", "metadataColumns": "version",
-    "emission": '{"stream":"flights","partitions":2}',
+    "emission": '{"stream":"flights","partitions":2}', "checkpointBackup": "data/checkpoints/a",
     "startTime": "2013-01-31", "endTime": "2013-02-01", "startingTimestamp": "2013-01-31T12:00:00Z",
 }  # fmt: skip
 
@@ -121,6 +127,7 @@ def test_every_option_is_accepted_in_lower_case_as_spark_passes_it(option: Any) 
         "txnAppId": {"txnversion": "1"},
         "txnVersion": {"txnappid": "a"},
         "valueColumn": {"avroschema": SCHEMA},
+        "checkpointBackup": {"checkpointlocation": "/data/a"},
     }
     raw = {"path": "data/flights", **ACCOUNT, key: value, **companions.get(option.name, {})}
     assert isinstance(sink_options(raw, {}), SinkOptions)
@@ -215,6 +222,10 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"emission": "{"}, "Option emission: the value '{' is not valid"),
         ({"emission": '{"stream":"s","partitions":0}'}, "expected the JSON of a `control_messages` `ProducerSpec`"),
         ({"emission": '{"stream":"s","partitions":1,"task":2}'}, "Option emission"),
+        ({"checkpointBackup": "data/backups/a"}, "is for streaming queries: set option `checkpointLocation`"),
+        ({"checkpointBackup": "data", "checkpointLocation": "/a"}, "(data) names no state: give `container/path`"),
+        ({"checkpointBackup": "data/flights", "checkpointLocation": "/a"}, "would share a folder"),
+        ({"checkpointBackup": "data/flights/a", "checkpointLocation": "/a"}, "would share a folder"),
         ({"stream": "other"}, "The path names stream 'flights', but option `stream` is 'other'"),
     ],
 )

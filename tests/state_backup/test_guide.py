@@ -15,6 +15,8 @@ from state_backup.restoring.restore import checkpoints
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tools.azurite import Azurite
+
 
 GUIDE = Path(__file__).parents[2] / "docs" / "STATE_BACKUP.md"
 
@@ -43,7 +45,7 @@ def run(code: str, names: dict[str, Any]) -> None:
 def test_the_examples_of_the_guide_work_at_the_first_start_and_after_a_crash_on_another_disk(
     account: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start, _, rocksdb, _ = examples(tmp_path / "first", account)
+    start, _, rocksdb, *_ = examples(tmp_path / "first", account)
     task = Location("mycontainer/flights/task-3", account)
     names: dict[str, Any] = {}
     run(start, names)
@@ -74,7 +76,7 @@ def test_the_examples_of_the_guide_work_at_the_first_start_and_after_a_crash_on_
 def test_the_example_of_a_spark_checkpoint_works_and_goes_on_when_its_disk_was_lost(
     spark: SparkSession, account: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = examples(tmp_path, account)[-1]
+    code = examples(tmp_path, account)[3]
     for batch in (0, 1):
         flights = spark.createDataFrame([("JFK", 100)], "origin string, distance long")
         flights.coalesce(1).write.mode("append").parquet(str(tmp_path / "flights"))
@@ -82,3 +84,17 @@ def test_the_example_of_a_spark_checkpoint_works_and_goes_on_when_its_disk_was_l
         assert f"{batch} is backed up" in capsys.readouterr().out
         shutil.rmtree(tmp_path / "checkpoints")
     assert [("JFK", 200)] == [tuple(row) for row in spark.read.parquet(str(tmp_path / "totals/batch=1")).collect()]
+
+
+def test_the_example_of_a_query_that_writes_to_the_connector_goes_on_when_its_disk_was_lost(
+    spark: SparkSession, azurite: Azurite, container_name: str, tmp_path: Path
+) -> None:
+    account = {"connectionString": azurite.connection_string}
+    code = examples(tmp_path, account)[4].replace("mycontainer", container_name)
+    for batch in (0, 1):
+        flights = spark.createDataFrame([("JFK", 100 + batch)], "origin string, distance long")
+        flights.coalesce(1).write.mode("append").parquet(str(tmp_path / "flights"))
+        run(code, {"account": account})
+        shutil.rmtree(tmp_path / "checkpoints")
+    found = spark.read.format("azureblob").options(**account).load(f"{container_name}/flights").collect()
+    assert [("JFK", 100), ("JFK", 101)] == sorted(tuple(row) for row in found)
