@@ -8,8 +8,8 @@ A query that fails does not touch the others. It is started again after 1 s, 2 s
 again when it has run for ten minutes. A query that fails since its sink refuses the epoch (`FencedError`) belongs to
 another driver: the coordinator of this one, which was suspended or cut off, is about to find out.
 
-Queries are started by the thread that calls `run`, one after the other: heartbeats do not wait for Spark, and Spark
-finds a Python source only in a thread with an active session. They are stopped by the coordinator's threads.
+Queries are prepared and started by the thread that calls `run`, one after the other: heartbeats do not wait for Spark,
+and Spark finds a Python source only in a thread with an active session. They are stopped by the coordinator's threads.
 """
 
 from __future__ import annotations
@@ -71,11 +71,12 @@ class _QueryRunner:
         self,
         start: Callable[[str, int], StreamingQuery],
         *,
+        prepare: Callable[[str, int], object] | None = None,
         restarts: int | None = None,
         fenced_seconds: float = 120.0,
         stop_seconds: float = 120.0,
     ) -> None:
-        self._start, self._restarts = start, restarts
+        self._start, self._prepare, self._restarts = start, prepare, restarts
         self._fenced_seconds, self._stop_seconds = fenced_seconds, stop_seconds
         self._changed = threading.Condition()  # guards all that follows
         self._tasks: dict[str, _Task] = {}
@@ -151,15 +152,23 @@ class _QueryRunner:
             SYSTEM_CLOCK.sleep(_POLL_SECONDS)
 
     def _start_next(self) -> None:
-        """Start the query of one task that is due; without such a task wait for a second."""
+        """Prepare and start the query of one task that is due; without such a task wait for a second."""
         with self._changed:
             now = SYSTEM_CLOCK.monotonic()
             due = (task for task in self._tasks.values() if task.query is None and task.due <= now and not task.expired)
-            task = self._starting = next(due, None)
+            task = next(due, None)
             if task is None:
                 self._changed.wait(_POLL_SECONDS)
                 return
+            if self._prepare is None:
+                self._starting = task
         try:
+            if self._prepare is not None:
+                self._prepare(task.name, task.epoch)
+                with self._changed:
+                    if task.expired:
+                        return
+                    self._starting = task
             task.query, task.started_at = self._start(task.name, task.epoch), SYSTEM_CLOCK.monotonic()
         except Exception as error:  # noqa: BLE001 - what the program's function raises
             with self._changed:
@@ -219,6 +228,9 @@ class TaskQueries(_QueryRunner):
     start: starts the query of a task, and returns it. Its arguments are the task and the epoch, which the sink must
         present. It opens the epoch in the stream before that (`azureblob_source.epochs.open_epoch`), so that nothing
         is written any more by the driver that had the task before, when Spark reads the first offset.
+    prepare: is called before each start, with the same arguments, for what may take long, such as a restore of the
+        checkpoint. If the task is taken away meanwhile, nobody waits for it, and the query is not started. Its error
+        counts as one of `start`.
     restarts: how often a query that fails is started again before the driver gives up; None for always.
     fenced_seconds: how long a query that was fenced may stay assigned to this driver.
     stop_seconds: how long a query that does not stop within `spark.sql.streaming.stopTimeout` is stopped again, before
@@ -259,12 +271,17 @@ class LeaderQuery(_QueryRunner):
         self,
         start: Callable[[int], StreamingQuery],
         *,
+        prepare: Callable[[int], object] | None = None,
         restarts: int | None = None,
         fenced_seconds: float = 120.0,
         stop_seconds: float = 120.0,
     ) -> None:
         super().__init__(
-            lambda _, epoch: start(epoch), restarts=restarts, fenced_seconds=fenced_seconds, stop_seconds=stop_seconds
+            lambda _, epoch: start(epoch),
+            prepare=None if prepare is None else lambda _, epoch: prepare(epoch),
+            restarts=restarts,
+            fenced_seconds=fenced_seconds,
+            stop_seconds=stop_seconds,
         )
         self._led: dict[str, int] = {}
 

@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 from azure.storage.blob import ContainerClient
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from state_backup import Location
+from state_backup.spark import restore_checkpoint
 from tests.crash.visible_blobs import blob_names
 from tools.spark_session import local_spark
 
@@ -55,6 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lose = partial(_lose_executor_after_rows, given.lost_executors, given.path, connection_string)
         flights = flights.mapInArrow(lose, flights.schema)
     writer = flights.writeStream.format("azureblob").option("partitionColumn", "origin")
+    if given.backup is not None:
+        found = restore_checkpoint(Location(given.backup), given.checkpoint)
+        print(f"restored {found.batch if found.restored else None}", flush=True)  # noqa: T201 - a program
+        writer = writer.option("checkpointBackup", given.backup)
     for option in given.option:
         writer = writer.option(*option.split("=", 1))
     query = (
@@ -75,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--master", default=MASTER)
     parser.add_argument("--failures", type=Path, help="folder for traces of the failures that it then makes")
     parser.add_argument("--lost-executors", type=Path, help="folder for traces of the executors that it then kills")
+    parser.add_argument("--backup", help="container/state that has the checkpoint, which is restored first")
     parser.add_argument("--conf", action="append", default=[], help="Spark setting as KEY=VALUE")
     parser.add_argument("--option", action="append", default=[], help="option of the sink as KEY=VALUE")
     return parser

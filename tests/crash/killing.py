@@ -178,7 +178,8 @@ class Killings:
 
     def reached(self, moment: Moment, process: subprocess.Popen[bytes]) -> bool:
         """Wait for the moment. False if the job succeeded before."""
-        begun, committed = self.job.batches("offsets"), self.evidence.committed
+        begun = max(self.job.batches("offsets"), self.evidence.begun)  # a lost disk is restored in this life
+        committed = self.evidence.committed
         seen, moved = 0, time.monotonic()
         due = moved + moment.delay if moment.event == "start" else None
         while due is None or time.monotonic() < due:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -58,12 +61,18 @@ def row_count(azurite: Azurite, container: str, airport: str) -> int:
     return sum(blob["rows"] for entry in visible.state().entries for blob in entry.get("blobs", ()))
 
 
+def flights_of(azurite: Azurite, container: str, airport: str) -> list[str]:
+    visible = VisibleBlobs.of(azurite.connection_string, container, airport, ROWS.schema)
+    blobs = [visible.container.download_blob(name).readall() for name in sorted(visible.state().published)]
+    return sorted(row["flight"] for blob in blobs for row in fastavro.reader(io.BytesIO(blob)))
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("form", ["shared", "active"])
 def test_the_drivers_of_the_guide_write_each_row_once_and_leave(
     azurite: Azurite, container_name: str, tmp_path: Path, form: str
 ) -> None:
-    shared, active, *_ = examples(container_name, tmp_path)
+    shared, _, active, *_ = examples(container_name, tmp_path)
     streams = AIRPORTS if form == "shared" else AIRPORTS[:1]
     (tmp_path / "flights").mkdir()
     for airport in AIRPORTS:
@@ -82,11 +91,49 @@ def test_the_drivers_of_the_guide_write_each_row_once_and_leave(
         assert 2 == row_count(azurite, container_name, airport)
 
 
+@pytest.mark.spark
+def test_a_driver_of_the_guide_that_is_lost_with_its_disk_is_followed_by_the_other_one(
+    azurite: Azurite, container_name: str, tmp_path: Path
+) -> None:
+    shared, restored, *_ = examples(container_name, tmp_path)
+    before, after = shared.split("queries = TaskQueries(start)\n")
+    program = before + restored + after
+    for folder in ("flights", "more"):
+        (tmp_path / folder).mkdir()
+    for airport in AIRPORTS:
+        write_files(ROWS, tmp_path / "flights" / airport, 2)
+
+    def rows_are(count: int) -> bool:
+        return all(row_count(azurite, container_name, airport) == count for airport in AIRPORTS)
+
+    with ExitStack() as stack:
+        drivers = []
+        for number in range(2):
+            disk = tmp_path / f"disk-{number}"
+            file = tmp_path / f"driver-{number}.py"
+            file.write_text(program.replace(f"{tmp_path}/checkpoints", f"{disk}"), "utf-8")
+            drivers.append(driver(stack, file, azurite))
+        wait_for(lambda: rows_are(2), 240)
+        lost = next(number for number in range(2) if any((tmp_path / f"disk-{number}").glob("*/commits")))
+        kill_session(drivers[lost])
+        shutil.rmtree(tmp_path / f"disk-{lost}")
+        for airport in AIRPORTS:
+            write_files(ROWS, tmp_path / "more" / airport, 1)
+            next((tmp_path / "more" / airport).glob("*.parquet")).rename(
+                tmp_path / "flights" / airport / "more.parquet"
+            )
+        wait_for(lambda: rows_are(4), 240)
+        os.kill(drivers[1 - lost].pid, signal.SIGTERM)
+        assert 0 == drivers[1 - lost].wait(90)
+    for airport in AIRPORTS:
+        assert sorted(2 * ROWS["flight"].to_pylist()) == flights_of(azurite, container_name, airport)
+
+
 def test_the_other_examples_work(
     azurite: Azurite, container_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string)
-    _, _, workers, lock, checkpoints = examples(container_name, tmp_path)
+    *_, workers, lock, checkpoints = examples(container_name, tmp_path)
     names: dict[str, Any] = {"account": {}}
     exec(workers, names)  # noqa: S102 - a file of this repository, here and below
     wait_for(lambda: {"daily", "weekly"} == set(names["coordinator"].tasks), 60)

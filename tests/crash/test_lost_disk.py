@@ -1,4 +1,4 @@
-"""A stateful query is killed, and its disk is lost, again and again; it goes on elsewhere from the backup."""
+"""Queries are killed, and their disks are lost, again and again; they go on elsewhere from the backup."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import time
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ from azure_account.location import Location
 from state_backup import checkpoints, plan_sweep, sweep
 from tests.crash.checkpoint_job import GROUPS
 from tests.crash.flights import flights, write_files
-from tests.crash.killing import STUCK_SECONDS, FlightsJob
+from tests.crash.killing import STUCK_SECONDS, FlightsJob, Hit, Killings, Moment
+from tests.crash.visible_blobs import VisibleBlobs, assert_exactly_once
 from tools.sessions import kill_session
 
 if TYPE_CHECKING:
@@ -124,3 +126,38 @@ def lives_job(azurite: Azurite, folder: Path, name: str, path: str, conf: list[s
     disk.mkdir()
     arguments = ("--output", str(output), *conf)
     return FlightsJob(azurite, path, folder / "input", disk, "tests.crash.checkpoint_job", arguments)
+
+
+OF_THE_SINK, PER_BATCH, KILLS_OF_THE_SINK = 120, 2, 12
+
+
+def test_each_flight_is_published_once_though_every_disk_is_lost(
+    azurite: Azurite, container_name: str, tmp_path: Path
+) -> None:
+    table = flights()
+    write_files(table, tmp_path / "input", OF_THE_SINK)
+    state = f"{container_name}/checkpoints/flights"
+    job = FlightsJob(azurite, f"{container_name}/flights", tmp_path / "input", tmp_path, arguments=("--backup", state))
+    visible = VisibleBlobs.of(azurite.connection_string, container_name, "flights", table.schema)
+    restored = []
+
+    def lose_disk() -> None:
+        visible.assert_no_row_twice()
+        restored.extend(re.findall("^restored (.*)$", (tmp_path / "output.txt").read_text(), re.MULTILINE))
+        for path in tmp_path.glob("checkpoint*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    rng = random.Random("every disk")
+    killings = Killings(job, visible, after_kill=lose_disk)
+    killings.run([Moment.draw(rng) for _ in range(KILLS_OF_THE_SINK)])
+
+    hits = Counter(killings.hits)
+    print(*(f"{count:3d} × {hit.value}" for hit, count in hits.most_common()), f"restored {restored}", sep="\n")  # noqa: T201
+    assert KILLS_OF_THE_SINK == len(killings.hits)
+    assert hits[Hit.PUBLISHED] + hits[Hit.PUBLISHING] + hits[Hit.STAGING] >= KILLS_OF_THE_SINK // 4
+    assert sum(each != "None" for each in restored) >= KILLS_OF_THE_SINK // 2
+    assert_exactly_once(visible, table, batches=OF_THE_SINK // PER_BATCH)
+    where = Location(state, {"connectionString": azurite.connection_string})
+    sweep(where, plan_sweep(where, min_age=0))
+    left = plan_sweep(where, min_age=0)
+    assert not left.waste

@@ -61,16 +61,22 @@ class Driver:
 
     failures: list[Exception] = field(default_factory=list)
     """What the next starts raise."""
+    prepare_failures: list[Exception] = field(default_factory=list)
     restarts: int | None = None
     fenced_seconds: float = 60.0
     started: list[Query] = field(default_factory=list)
     joined: list[str] = field(default_factory=list)
     may_start: threading.Event = field(default_factory=threading.Event)
     starting: threading.Event = field(default_factory=threading.Event)
+    may_prepare: threading.Event = field(default_factory=threading.Event)
+    prepared: list[tuple[str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.may_start.set()
-        self.queries = TaskQueries(self._begin, restarts=self.restarts, fenced_seconds=self.fenced_seconds)
+        self.may_prepare.set()
+        self.queries = TaskQueries(
+            self._begin, prepare=self._prepare, restarts=self.restarts, fenced_seconds=self.fenced_seconds
+        )
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run)
 
@@ -87,6 +93,12 @@ class Driver:
     def ended(self) -> bool:
         self._thread.join(60)
         return not self._thread.is_alive()
+
+    def _prepare(self, task: str, epoch: int) -> None:
+        self.prepared.append((task, epoch))
+        self.may_prepare.wait(60)
+        if self.prepare_failures:
+            raise self.prepare_failures.pop(0)
 
     def _begin(self, task: str, epoch: int) -> StreamingQuery:
         self.starting.set()
@@ -145,6 +157,47 @@ def test_a_task_that_is_taken_away_while_its_query_starts_is_stopped_before_that
     assert [True] == [query.stopped for query in driver.started]
     driver.queries.end()
     assert driver.ended()
+
+
+def test_a_task_that_is_taken_away_while_it_is_prepared_is_given_up_at_once_and_not_started() -> None:
+    driver = Driver().run()
+    driver.may_prepare.clear()
+    driver.queries.on_new_job_model({"a": 1, "b": 1})
+    until(lambda: driver.prepared)
+    driver.queries.on_job_model_expired({"a": 1})
+    driver.queries.on_new_job_model({"a": 3})
+    assert [("a", 1)] == driver.prepared
+    driver.may_prepare.set()
+    until(lambda: len(driver.started) == 2)
+
+    assert {("b", 1), ("a", 3)} == {(query.task, query.epoch) for query in driver.started}
+    assert {("a", 1), ("b", 1), ("a", 3)} == set(driver.prepared)
+    driver.queries.end()
+    assert driver.ended()
+    assert driver.error is None
+
+
+def test_a_preparation_that_fails_is_tried_again_as_a_start_is() -> None:
+    driver = Driver(prepare_failures=[RuntimeError("the disk is full"), RuntimeError("still")]).run()
+    driver.queries.on_new_job_model({"a": 1})
+    until(lambda: driver.started)
+    assert [("a", 1)] * 3 == driver.prepared
+    assert "still" in str(driver.queries.failing["a"])
+    driver.queries.end()
+    assert driver.ended()
+
+
+def test_a_leader_prepares_its_query() -> None:
+    calls: list[tuple[str, int]] = []
+
+    def start(epoch: int) -> StreamingQuery:
+        calls.append(("start", epoch))
+        return cast("StreamingQuery", Query("leader", epoch))
+
+    query = LeaderQuery(start, prepare=lambda epoch: calls.append(("prepare", epoch)))
+    query.on_elected(7)
+    query._start_next()
+    assert [("prepare", 7), ("start", 7)] == calls
 
 
 def test_a_task_that_is_taken_away_before_its_query_starts_is_not_started() -> None:
