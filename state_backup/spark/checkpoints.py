@@ -75,6 +75,7 @@ def restore_checkpoint(
     location: str | Path,
     *,
     discard_newer: bool = False,
+    required: bool = False,
     threads: int = 16,
 ) -> RestoredCheckpoint:
     """Make `location` the checkpoint that the query has to start from. Call it before the query starts.
@@ -83,6 +84,7 @@ def restore_checkpoint(
     location: the query's `checkpointLocation`, on a local disk.
     discard_newer: discard batches of the directory that the backup does not have, and a directory that is of another
     query or no checkpoint.
+    required: a state without a backup is a `NotFoundError`, such as one whose name is wrong.
     threads: requests at a time.
 
     The directory stays as it is if this machine was the last to back it up: it may have newer batches than the backup.
@@ -101,6 +103,9 @@ def restore_checkpoint(
     location = local_path(location)
     stored = _record(StateStorage(container, names))
     if stored is None or stored.document.newest is None:
+        if required:
+            step = "Check the names of container and state; leave out `required` at the first start of the query."
+            raise NotFoundError(describe("restore checkpoint", str(location), f"state {where} has no backup", step))
         return RestoredCheckpoint(newest_batch(location), None)
     local, torn = whole_batch(location)
     newest, *older = stored.document.checkpoints

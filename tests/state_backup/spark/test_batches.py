@@ -93,6 +93,8 @@ class Driver:
     location: Path
     sink: Sink
     draws: Random = field(default_factory=Random)
+    suspended: int | None = None
+    """The batch that it has backed up, and commits when it wakes."""
 
     def next_batch(self) -> int:
         """Plan the next batch, unless it is planned already."""
@@ -119,11 +121,15 @@ class Driver:
             return
         back_up_batch(state_in(container), self.location, batch)
         if stops == "before the commit":
+            self.suspended = batch
             return
-        self.sink.commit(batch, (self.location / f"offsets/{batch}").read_text())
+        self.commit(batch)
         if stops == "after the commit":
             return
         write_files(self.location, {f"commits/{batch}": "v1\n{}"})
+
+    def commit(self, batch: int) -> None:
+        self.sink.commit(batch, (self.location / f"offsets/{batch}").read_text())
 
 
 def test_a_query_that_has_lost_its_disk_repeats_the_last_batch_with_its_offsets(tmp_path: Path) -> None:
@@ -294,7 +300,9 @@ class History:
             shutil.rmtree(self.driver.location.parent, ignore_errors=True)
             self.seen["a disk is lost"] += 1
             self.driver = self._on_another_disk()
-        elif self.draws.random() < 0.1:
+        elif self.draws.random() < 0.15:
+            if self.draws.random() < 0.5:
+                self._run(self.driver, "before the commit")
             self.older.append(self.driver)
             self.driver = self._on_another_disk()
         elif not alive:
@@ -324,6 +332,10 @@ class History:
     def _zombie(self, driver: Driver) -> None:
         """A driver that was replaced goes on. It is refused, unless it opens the state, which has no later batch."""
         before = len(self.sink.offsets)
+        if driver.suspended is not None:
+            self.seen["a driver that was suspended before its commit wakes"] += 1
+            driver.commit(driver.suspended)
+            driver.suspended = None
         try:
             driver.run_batch(self._container())
         except (FencedError, ConflictError, ConfigurationError):
@@ -351,6 +363,7 @@ EVENTS = (
     "a commit dies or fails",
     "a replaced driver is refused",
     *(f"killed {each}" for each in STOPS),
+    "a driver that was suspended before its commit wakes",
     "restored",
     "Crash: put",
     "LateEffect: put",

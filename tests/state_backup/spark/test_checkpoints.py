@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError
+from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, Refuse, on
 from azure_account.memory.service import MemoryService
@@ -101,6 +101,18 @@ def test_a_query_that_runs_on_after_close_is_backed_up_to_then(query: Query, con
         query.commit(1)
     assert query.isActive
     assert "1" == batches(container)[0]
+
+
+def test_a_backup_that_must_be_there_and_is_not_is_an_error(container: BlobContainer, query: Query) -> None:
+    missing = MemoryAccount().container("absent")
+    for where in (state_in(container), state_in(missing)):
+        assert restore_checkpoint(where, query.location).restored is None
+        with pytest.raises(NotFoundError, match=r"state .*/flights/task-3 has no backup. Check the names"):
+            restore_checkpoint(where, query.location, required=True)
+    query.commit(0)
+    with attach(query, container):
+        query.stop()
+    assert 0 == restore_checkpoint(state_in(container), query.location, required=True).batch
 
 
 def test_without_a_backup_nothing_is_restored(container: BlobContainer, query: Query) -> None:
