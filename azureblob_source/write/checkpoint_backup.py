@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from azure_account import connect
 from azure_account.location import Location
-from state_backup import WriterSettings
-from state_backup.spark import INLINE_BYTES, back_up_batch, local_path
+from state_backup.spark import back_up_batch, local_path
 
 if TYPE_CHECKING:
     from azureblob_source.write.commit_plan import BackupPlan
@@ -28,4 +27,4 @@ def back_up(plan: BackupPlan, batch: int, epoch: int | None) -> None:
     """Back up the checkpoint of the query that is about to commit `batch`. epoch: of the query's writer."""
     container = connect(plan.account).container(plan.address.container)
     state = Location.in_container(container, plan.address.path or "")
-    back_up_batch(state, plan.location, batch, WriterSettings(epoch=epoch, ttl=False, inline_bytes=INLINE_BYTES))
+    back_up_batch(state, plan.location, batch, epoch=epoch)

@@ -10,7 +10,7 @@ Nothing here imports pyspark: a query is anything with `id`, `isActive` and `sto
 
 from __future__ import annotations
 
-from state_backup.spark.batches import INLINE_BYTES, back_up_batch
+from state_backup.spark.batches import back_up_batch
 from state_backup.spark.checkpoints import (
     CheckpointBackup,
     CheckpointSettings,
@@ -21,7 +21,6 @@ from state_backup.spark.checkpoints import (
 from state_backup.spark.location import local_path
 
 __all__ = [
-    "INLINE_BYTES",
     "CheckpointBackup",
     "CheckpointSettings",
     "RestoredCheckpoint",

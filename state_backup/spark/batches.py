@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
     from azure_account.location import Location
 
-INLINE_BYTES = 64 << 10
+_INLINE_BYTES = 64 << 10
 """Files without a blob are in the snapshot index up to this size: a query without state has no others."""
-_SETTINGS = WriterSettings(ttl=False, inline_bytes=INLINE_BYTES)
 
 
 def back_up_batch(
-    where: Location, location: str | Path, batch: int, settings: WriterSettings = _SETTINGS
+    where: Location, location: str | Path, batch: int, *, epoch: int | None = None, keep: int | None = None
 ) -> QueryPosition:
     """Back up the checkpoint of a query that is about to commit a batch. Returns what a restore goes on from.
 
     where: the state that gets the backup.
     location: the query's `checkpointLocation`, on a disk of this machine.
     batch: the number of the batch.
-    settings: of the writer. By default a batch of a query without state takes three requests.
+    epoch, keep: as in `WriterSettings`.
 
-    May be called by another process for each batch; call it again after an error. `FencedError` if another writer has
-    the state; `ConfigurationError` if the directory is no checkpoint, the state has a backup of something else, or a
-    part of the query's state is on another machine; `ConflictError` if the backup has later batches than the query.
+    Three requests for a batch of a query without state. May be called by another process for each batch; call it again
+    after an error. `FencedError` if another writer has the state; `ConfigurationError` if the directory is no
+    checkpoint, the state has a backup of something else, or a part of the query's state is on another machine;
+    `ConflictError` if the backup has later batches than the query.
     """
     location = local_path(location)
     query = query_id(location)
@@ -51,6 +51,7 @@ def back_up_batch(
         step = "Give the query's checkpointLocation, on a disk of the driver."
         raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
     check_state_is_here(location)
+    settings = WriterSettings(epoch=epoch, keep=keep, ttl=False, inline_bytes=_INLINE_BYTES)
     writer = resumed_writer(where, location, settings) or open_for_query(where, location, query, settings, batch)
     position = QueryPosition(batch - 1, query)
     try:

@@ -128,9 +128,10 @@ def lives_job(azurite: Azurite, folder: Path, name: str, path: str, conf: list[s
     return FlightsJob(azurite, path, folder / "input", disk, "tests.crash.checkpoint_job", arguments)
 
 
-OF_THE_SINK, PER_BATCH, KILLS_OF_THE_SINK = 120, 2, 12
+OF_THE_SINK, PER_BATCH, KILLS_OF_THE_SINK = 70, 2, 12
 
 
+@pytest.mark.timeout(1800)  # most of it waits for Spark to start
 def test_each_flight_is_published_once_though_every_disk_is_lost(
     azurite: Azurite, container_name: str, tmp_path: Path
 ) -> None:

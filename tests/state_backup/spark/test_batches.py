@@ -18,7 +18,6 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, ProcessDied, Reset, effect, fail
 from azure_account.retrying.policy import RetryPolicy
 from azure_account.retrying.retry_loop import Intercept, Request
-from state_backup.backup.settings import WriterSettings
 from state_backup.spark import back_up_batch, restore_checkpoint
 from tests.histories.history import check_events
 from tests.histories.mutants import Mutant, edited
@@ -229,10 +228,10 @@ def test_an_epoch_above_that_of_the_notes_opens_the_state_again(tmp_path: Path) 
     driver = Driver(tmp_path / "ck", Sink())
     for batch, epoch in ((0, 4), (1, 4), (2, 6)):
         assert batch == driver.next_batch()
-        back_up_batch(state_in(container), driver.location, batch, WriterSettings(epoch=epoch))
+        back_up_batch(state_in(container), driver.location, batch, epoch=epoch)
         write_files(driver.location, {f"commits/{batch}": "v1\n{}", **batch_files(batch)})
     with pytest.raises(FencedError, match="epoch 6"):
-        back_up_batch(state_in(container), driver.location, 3, WriterSettings(epoch=4))
+        back_up_batch(state_in(container), driver.location, 3, epoch=4)
 
 
 def metadata(partitions: int) -> str:
