@@ -44,7 +44,7 @@ test: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## all tes
 	$(BIN40)/python -m pytest $(PARALLEL) -m "oldest_spark and not slow and not live" $(PYTEST) $(SELECTED)
 
 crash: setup ## the slow tests: processes killed with SIGKILL, long histories, the notebooks
-	$(BIN)/python -m pytest -m slow $(PYTEST)
+	$(BIN)/python -m pytest $(PARALLEL) -m slow $(PYTEST)
 
 histories: setup ## 100,000 random histories of the commit protocol, and a tenth of each other kind, with their events (COUNT=, KIND=, SEED= shows one)
 	$(BIN)/python -m tests.histories $(KIND) --processes 2 --count $(or $(COUNT),100000) \
