@@ -24,7 +24,7 @@ lock_spark = $(COMPILE) $(2) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c
 TYPED := $(wildcard adjunct_store arrow_avro azure_account azureblob_source control_messages coordination pyspark_azureblob state_backup tools demo benchmarks tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash histories matrix bench notebooks check fmt lock clean
+.PHONY: help setup demo test spark crash histories matrix bench notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,8 +39,11 @@ demo: setup ## write a year of flights into blobs, read them back, compare row b
 %/spark-classes.jsa: requirements/dev.lock requirements/pyspark40.lock | setup
 	@$*/bin/python -m tools.spark_classes $@
 
-test: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## all tests but the slow ones, then a part of them on Spark 4.0, the oldest supported (PYTEST="-k name" selects)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not live" $(PYTEST) $(SELECTED)
+test: setup ## all tests but those with a Spark and the slow ones (PYTEST="-k name" selects)
+	$(BIN)/python -m pytest $(PARALLEL) -m "not spark and not slow and not live" $(PYTEST) $(SELECTED)
+
+spark: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## the tests with a Spark but the slow ones, then a part of them on Spark 4.0, the oldest supported
+	$(BIN)/python -m pytest $(PARALLEL) -m "spark and not slow and not live" $(PYTEST) $(SELECTED)
 	$(BIN40)/python -m pytest $(PARALLEL) -m "oldest_spark and not slow and not live" $(PYTEST) $(SELECTED)
 
 crash: setup ## the slow tests: processes killed with SIGKILL, long histories, the notebooks
@@ -59,12 +62,13 @@ matrix: setup ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each in an en
 			|| failed="$$failed $$spark"; \
 	done; test -z "$$failed" || { echo "make matrix: tests fail on pyspark$$failed"; exit 1; }
 
-check: setup ## what CI runs: format, lint, types, imports, tests
+check: setup ## what CI runs: format, lint, types, imports, the tests with and without Spark
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory spark
 
 bench: setup ## run all benchmarks
 	@$(BIN)/python -m benchmarks

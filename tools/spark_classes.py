@@ -3,7 +3,7 @@
     python -m tools.spark_classes FILE
 
 Java's name for it is a dynamic archive of class data sharing (CDS). It has the classes of the queries below; Java loads
-others from the jars as usual, and ignores an archive that another Java made, or for other jars. `make test` makes one
+others from the jars as usual, and ignores an archive that another Java made, or for other jars. `make spark` makes one
 for each environment, and `tools.spark_session` uses it for a Spark with `quick_start`.
 """
 
