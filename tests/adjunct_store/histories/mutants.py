@@ -75,11 +75,11 @@ def _drops_without_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MUTANTS: dict[str, Mutant] = {
-    "a pin is confirmed when it is put": edited(f"{_PINNING}._write", "step.act is not Act.PUT", "True"),
+    "a pin is confirmed when it is put": edited(f"{_PINNING}._write", "step.act is not PinAction.PUT", "True"),
     "an unconfirmed pin is used": edited(
         "adjunct_store.versions.pin:next_step",
         "if manifest.serves(version):",
-        "if True:\n            return PinStep(Act.USE, version)\n        if True:",
+        "if True:\n            return PinStep(PinAction.USE, version)\n        if True:",
     ),
     "a pin is confirmed without reading the manifest again": edited(
         f"{_PINNING}.pin",
@@ -178,7 +178,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "what a fill of the same source has begun is dropped": edited(
         "adjunct_store.versions.transitions:continued",
-        "dropped = adds or current.serves is Serves.SEALED",
+        "dropped = adds or current.serves is VisibleFrom.SEALED",
         "dropped = True",
     ),
     "the store is taken over before Spark has the query": edited(
