@@ -30,7 +30,7 @@ from state_backup.restoring.download import Downloader
 from tests.limits import file_size_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from azure_account.account import BlobContainer
     from state_backup.index.snapshot_index import DirIndex, FileIndex
@@ -219,6 +219,15 @@ class Interrupted(FaultInjector):
         return super().attempt(request, send)
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises `KeyboardInterrupt`, also under a shell that has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.usefixtures("no_packs")
 @pytest.mark.usefixtures("small_puts")
 def test_ctrl_c_ends_transfers_when_the_requests_on_their_way_are_answered(tmp_path: Path) -> None:
