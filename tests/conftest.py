@@ -60,14 +60,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test with the services that its fixtures start, so that `-m "not azurite and not spark"` selects.
+    """Mark every test with the services that it starts, so that `-m "not azurite and not spark"` selects.
 
     Files with Spark come first: they are the long ones, and a worker would be alone with the last.
     """
     for item in items:
         for service in {"azurite", "spark"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(service)
-    long = {item.path for item in items if item.get_closest_marker("spark") or item.path.parent.name in _STARTS_SPARK}
+        if item.path.parent.name in _STARTS_SPARK:
+            item.add_marker("spark")
+    long = {item.path for item in items if item.get_closest_marker("spark")}
     items.sort(key=lambda item: item.path not in long)
 
 
