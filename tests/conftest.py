@@ -40,7 +40,7 @@ LATE_WORKER, STARTS = "Python worker failed to connect back", 3
 """What Spark says of a Python process for a stream source that needs ten seconds for its start, which no setting
 lengthens; and how often a test is run that has met this limit."""
 
-_STARTS_SPARK = {"crash", "spark"}
+_STARTS_SPARK = {Path(__file__).with_name("crash"), Path(__file__).with_name("spark")}
 """Folders with tests that start Spark, some of them in a process of their own."""
 
 
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for service in {"azurite", "spark"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(service)
-        if item.path.parent.name in _STARTS_SPARK:
+        if item.path.parent in _STARTS_SPARK:
             item.add_marker("spark")
     long = {item.path for item in items if item.get_closest_marker("spark")}
     items.sort(key=lambda item: item.path not in long)
