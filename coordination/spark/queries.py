@@ -64,6 +64,10 @@ class _Task:
     expired: bool = False
 
 
+def _nothing(_: str, __: int) -> None:
+    """There is nothing to prepare."""
+
+
 class _QueryRunner:
     """Runs the queries of tasks that begin and stop: what `TaskQueries` and `LeaderQuery` have in common."""
 
@@ -76,7 +80,7 @@ class _QueryRunner:
         fenced_seconds: float = 120.0,
         stop_seconds: float = 120.0,
     ) -> None:
-        self._start, self._prepare, self._restarts = start, prepare, restarts
+        self._start, self._prepare, self._restarts = start, prepare or _nothing, restarts
         self._fenced_seconds, self._stop_seconds = fenced_seconds, stop_seconds
         self._changed = threading.Condition()  # guards all that follows
         self._tasks: dict[str, _Task] = {}
@@ -160,15 +164,12 @@ class _QueryRunner:
             if task is None:
                 self._changed.wait(_POLL_SECONDS)
                 return
-            if self._prepare is None:
-                self._starting = task
         try:
-            if self._prepare is not None:
-                self._prepare(task.name, task.epoch)
-                with self._changed:
-                    if task.expired:
-                        return
-                    self._starting = task
+            self._prepare(task.name, task.epoch)
+            with self._changed:
+                if task.expired:
+                    return
+                self._starting = task
             task.query, task.started_at = self._start(task.name, task.epoch), SYSTEM_CLOCK.monotonic()
         except Exception as error:  # noqa: BLE001 - what the program's function raises
             with self._changed:
