@@ -104,7 +104,8 @@ def next_index(
     entry of a file that has not changed is the object that the snapshot before has: a writer keeps several snapshots.
     """
     files = {
-        file.content: _Bytes(stored.get(file.content, ()), inline.get(file.content, b"")) for file in local.all_files()
+        content: _Bytes((), inline[content]) if content in inline else _Bytes(stored[content], b"")
+        for content in (file.content for file in local.all_files() if file.metadata.size)
     }
     used = {blob.blob_id for each in files.values() for blob in each.blobs}
     return _next(local, files, previous or DirIndex(local.name), used)
