@@ -7,7 +7,6 @@ a marker never names a checkpoint that the directory does not have.
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from adjunct_store.host.cleaning import clean_work
 from adjunct_store.host.folders import LOCK
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.documents.form import digest_of, sealed
+from azure_account.documents.form import sealed, unsealed
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from azure_account.host_locks import LOCK_TIMEOUT, exclusive
 from state_backup import ChecksumCache
@@ -51,9 +50,7 @@ class Marker:
     def from_json(cls, data: bytes) -> Marker | None:
         """The inverse; None if the marker is damaged."""
         try:
-            fields = json.loads(data)
-            if fields.pop("digest") != digest_of(fields):
-                return None
+            fields = unsealed(data)
             files = {store: ChecksumCache.from_json(each) for store, each in fields["read-files"].items()}
             return cls(str(CheckpointId.parse(fields["checkpoint"])), bool(fields["settled"]), files)
         except (AttributeError, KeyError, TypeError, ValueError, CorruptError):

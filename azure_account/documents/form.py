@@ -68,6 +68,14 @@ def sealed(fields: Mapping[str, Any]) -> bytes:
     return _canonical({**fields, "digest": digest_of(fields)})
 
 
+def unsealed(data: bytes) -> dict[str, Any]:
+    """The fields of a document that this release has sealed. `ValueError`, or what else its parts raise, if damaged."""
+    fields: dict[str, Any] = json.loads(data)
+    if fields.pop("digest") != digest_of(fields):
+        raise ValueError("the digest is not that of the fields")
+    return fields
+
+
 def digest_of(fields: Mapping[str, Any]) -> str:
     """The digest that belongs to these fields."""
     return hashlib.sha256(_canonical(fields)).hexdigest()

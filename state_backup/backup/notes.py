@@ -6,12 +6,11 @@ of a time before the last commit, or another writer has the state, the commit is
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from azure_account.documents.document import Stored
-from azure_account.documents.form import digest_of, sealed
+from azure_account.documents.form import sealed, unsealed
 from azure_account.errors import AzureBlobError
 from state_backup.index import snapshot_index
 from state_backup.local.scan import ChecksumCache
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from state_backup.index.snapshot_index import SnapshotIndex
     from state_backup.record.record import CheckpointRecord
 
+_TEXT = ("utf-8", "surrogatepass")
+"""Names of files may be any bytes."""
 _SETS = ("with_ttl", "gone", "unused", "without_tags", "lost")
 
 
@@ -47,11 +48,9 @@ class WriterNotes:
     def to_json(self) -> bytes:
         """As they are stored."""
         fields: dict[str, Any] = {name: sorted(getattr(self, name)) for name in _SETS}
-        fields["record"] = record.to_json(self.stored.document).decode("utf-8")
+        fields["record"] = record.to_json(self.stored.document).decode(*_TEXT)
         fields["etag"] = self.stored.etag
-        fields["indexes"] = {
-            blob: snapshot_index.to_json(index).decode("utf-8") for blob, index in self.indexes.items()
-        }
+        fields["indexes"] = {blob: snapshot_index.to_json(index).decode(*_TEXT) for blob, index in self.indexes.items()}
         fields["read-files"] = {store: each.to_json() for store, each in self.read_files.items()}
         return sealed(fields)
 
@@ -59,15 +58,10 @@ class WriterNotes:
     def from_json(cls, data: bytes, blob: str) -> WriterNotes | None:
         """The inverse; None for notes that are damaged or of another release. blob: of the record."""
         try:
-            fields = json.loads(data)
-            if fields.pop("digest") != digest_of(fields):
-                return None
+            fields = unsealed(data)
             return cls(
-                Stored(record.from_json(fields["record"].encode("utf-8"), blob), fields["etag"]),
-                {
-                    name: snapshot_index.from_json(text.encode("utf-8"), name)
-                    for name, text in fields["indexes"].items()
-                },
+                Stored(record.from_json(fields["record"].encode(*_TEXT), blob), fields["etag"]),
+                {name: snapshot_index.from_json(text.encode(*_TEXT), name) for name, text in fields["indexes"].items()},
                 **{name: frozenset(fields[name]) for name in _SETS},
                 read_files={store: ChecksumCache.from_json(each) for store, each in fields["read-files"].items()},
             )

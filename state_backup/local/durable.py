@@ -26,11 +26,11 @@ def make_folders(folder: Path) -> None:
         sync(folder.parent)
 
 
-def replace_text(path: Path, text: str) -> None:
+def replace_bytes(path: Path, data: bytes) -> None:
     """Write a file whose content is the old or the new one, whenever power is lost."""
     make_folders(path.parent)
     new = path.with_name(f"{path.name}.new")
-    new.write_text(text, "utf-8")
+    new.write_bytes(data)
     sync(new)
     new.replace(path)
     sync(path.parent)

@@ -1,4 +1,4 @@
-"""Where a checkpoint is: a directory of this machine."""
+"""Where a checkpoint is: a directory of this machine, and files beside it."""
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ def local_path(location: str | Path) -> Path:
         step = "Checkpoints on abfss:// and the like need no backup: they survive the machine."
         raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
     return Path(text.removeprefix("file:")).absolute()
+
+
+def beside(location: Path, suffix: str) -> Path:
+    """What is kept beside a checkpoint, such as `flights.writer.json` for `flights`."""
+    return location.with_name(f"{location.name}.{suffix}")

@@ -6,12 +6,15 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
-from state_backup.local.durable import replace_text
+from state_backup.local.durable import replace_bytes
+from state_backup.spark.location import beside
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 logger = logging.getLogger(__name__)
+
+_FILE = "backup.json"
 
 
 def openings_of(location: Path) -> list[str]:
@@ -20,18 +23,14 @@ def openings_of(location: Path) -> list[str]:
     Two while one opens the state: a process may die between the file and the opening.
     """
     try:
-        return [str(each) for each in json.loads(_path(location).read_text("utf-8"))["openings"]]
+        return [str(each) for each in json.loads(beside(location, _FILE).read_text("utf-8"))["openings"]]
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError) as error:
-        logger.warning("%s is damaged, so the backup counts: %s", _path(location), error)
+        logger.warning("%s is damaged, so the backup counts: %s", beside(location, _FILE), error)
         return []
 
 
 def note_openings(location: Path, openings: list[str]) -> None:
     """Replace them."""
-    replace_text(_path(location), json.dumps({"openings": openings}))
-
-
-def _path(location: Path) -> Path:
-    return location.with_name(f"{location.name}.backup.json")
+    replace_bytes(beside(location, _FILE), json.dumps({"openings": openings}).encode("ascii"))

@@ -23,6 +23,7 @@ from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, describe
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
+from state_backup.spark.location import beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,8 +83,8 @@ def snapshot_of(location: Path, retained: int = 100, planned: int | None = None)
 
     `TransientError` if another backup of the directory has one for long.
     """
-    snapshot = _beside(location, "snapshot")
-    with claimed(_beside(location, "snapshot.lock"), [snapshot], _SNAPSHOT_TIMEOUT):
+    snapshot = beside(location, "snapshot")
+    with claimed(beside(location, "snapshot.lock"), [snapshot], _SNAPSHOT_TIMEOUT):
         try:
             yield snapshot, take_snapshot(location, snapshot, retained=retained, planned=planned)
         finally:
@@ -92,11 +93,7 @@ def snapshot_of(location: Path, retained: int = 100, planned: int | None = None)
 
 def check_snapshot(location: Path) -> None:
     """`ConfigurationError` if something else has the name of a snapshot."""
-    check_names(_beside(location, "snapshot.lock"), [_beside(location, "snapshot")])
-
-
-def _beside(location: Path, suffix: str) -> Path:
-    return location.with_name(f"{location.name}.{suffix}")
+    check_names(beside(location, "snapshot.lock"), [beside(location, "snapshot")])
 
 
 def take_snapshot(location: Path, target: Path, *, retained: int = 100, planned: int | None = None) -> int | None:
@@ -107,8 +104,8 @@ def take_snapshot(location: Path, target: Path, *, retained: int = 100, planned:
     planned: the batch that runs now: the snapshot has what Spark has planned for it, and ends before it, at -1 for the
     first one. It has only the last `KEPT_OF_LOGS` batches of Spark's logs. By default it ends at the newest batch.
 
-    `ConflictError` if Spark has deleted files meanwhile that the snapshot
-    needs, or has committed enough batches to do so: take another one.
+    `ConflictError` if Spark has deleted files meanwhile that the snapshot needs, or has committed enough batches to do
+    so: take another one.
     """
     if target.exists():
         remove(target)
@@ -151,17 +148,12 @@ def _between(first: int, last: int, path: str) -> bool:
     return found is None or first <= int(found[1]) <= last
 
 
-def _up_to(last: int, path: str) -> bool:
-    """Whether a file of a log has no higher number."""
-    return _between(0, last, path)
-
-
-def _belongs(path: str, batch: int, planned: dict[str, int]) -> bool:
-    """Whether the file is of the batches that the snapshot has."""
+def _belongs(path: str, batch: int, entries: dict[str, int]) -> bool:
+    """Whether the file is of the batches that the snapshot has. entries: the last one of the log of each source."""
     top, _, rest = path.partition("/")
     if top == "sources":
         source = rest.partition("/")[0]
-        return source not in planned or _up_to(planned[source], path)
+        return source not in entries or _between(0, entries[source], path)
     if top == "state":
         version = _VERSION.fullmatch(path.rpartition("/")[2])
         return version is None or int(version[1]) <= batch + 1

@@ -15,9 +15,10 @@ from azure_account.errors import ConfigurationError, ConflictError, describe
 from state_backup.backup.notes import WriterNotes
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state, resume_state
-from state_backup.local.durable import replace_text
+from state_backup.local.durable import replace_bytes
 from state_backup.record.location import open_location
 from state_backup.record.state_storage import StateStorage
+from state_backup.spark.location import beside
 from state_backup.spark.openings import note_openings, openings_of
 from state_backup.spark.position import QueryPosition
 from state_backup.spark.snapshot import check_snapshot
@@ -65,7 +66,7 @@ def resumed_writer(where: Location, location: Path, settings: WriterSettings) ->
     """The writer that a process before has noted. None if there is none, or the state was restored or opened since."""
     _, names = open_location(where)
     try:
-        data = _path(location).read_bytes()
+        data = beside(location, "writer.json").read_bytes()
     except FileNotFoundError:
         return None
     notes = WriterNotes.from_json(data, names.record)
@@ -80,8 +81,4 @@ def resumed_writer(where: Location, location: Path, settings: WriterSettings) ->
 def note_writer(location: Path, writer: StateWriter) -> None:
     """Note what the next process goes on from. If the disk refuses it, that one opens the state again."""
     with contextlib.suppress(OSError):
-        replace_text(_path(location), writer.notes().to_json().decode("utf-8"))
-
-
-def _path(location: Path) -> Path:
-    return location.with_name(f"{location.name}.writer.json")
+        replace_bytes(beside(location, "writer.json"), writer.notes().to_json())
