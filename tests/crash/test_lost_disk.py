@@ -17,6 +17,7 @@ import pytest
 from azure_account import open_account
 from azure_account.location import Location
 from state_backup import checkpoints, plan_sweep, sweep
+from state_backup.local.place import remove
 from tests.crash.checkpoint_job import GROUPS
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import STUCK_SECONDS, FlightsJob, Hit, Killings, Moment
@@ -146,7 +147,7 @@ def test_each_flight_is_published_once_though_every_disk_is_lost(
         visible.assert_no_row_twice()
         restored.extend(re.findall("^restored (.*)$", (tmp_path / "output.txt").read_text(), re.MULTILINE))
         for path in tmp_path.glob("checkpoint*"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            remove(path)
 
     rng = random.Random("every disk")
     killings = Killings(job, visible, after_kill=lose_disk)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
 from azure_account.location import Location
+from state_backup.local.place import remove
 from state_backup.spark import restore_checkpoint
 from tests.spark.errors import error_of
 from tests.spark.write_job import WriteJob, row
@@ -27,7 +27,7 @@ def job(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> WriteJo
 
 def lose_disk(job: WriteJob) -> None:
     for path in job.folder.glob("checkpoint-a*"):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        remove(path)
 
 
 @pytest.mark.oldest_spark
