@@ -153,7 +153,7 @@ def test_a_sync_that_is_left_out_is_noticed(
 
 @pytest.mark.parametrize("what", ["sync(new)", "sync(path.parent)"])
 def test_a_note_that_is_not_synced_is_noticed(what: str, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    edited("state_backup.local.durable:replace_text", what, what.replace("sync(", "str("))(monkeypatch)
+    edited("state_backup.local.durable:replace_bytes", what, what.replace("sync(", "str("))(monkeypatch)
     with pytest.raises((AssertionError, ValueError)):
         test_what_is_noted_of_a_machine_is_the_old_or_the_new(top, monkeypatch)
 
