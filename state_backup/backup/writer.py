@@ -14,26 +14,20 @@ Decision 15 says why no order of events, clocks included, deletes what a checkpo
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.documents.form import readable
 from azure_account.documents.owner import DocumentOwner
-from azure_account.errors import AzureBlobError, ConfigurationError, describe
+from azure_account.errors import AzureBlobError
 from azure_account.report import ProgressCallbacks
 from azure_account.undelete import undelete
 from state_backup.backup.arguments import checked_ids, checked_offsets, checked_stores, may_be_empty
+from state_backup.backup.attempt import BackupAttempt, AttemptOptions, KnownContent
 from state_backup.backup.keeping import LEAST_KEPT, kept
 from state_backup.backup.notes import WriterNotes
 from state_backup.backup.settings import WriterHandover, WriterSettings
-from state_backup.backup.upload import FileUploader, read_file
 from state_backup.index.checkpoint_id import next_id
-from state_backup.index.dir_diff import next_index, stored_content, to_upload
-from state_backup.index.packs import without_worn
-from state_backup.index.snapshot_index import DirIndex, SnapshotIndex, SnapshotMetadata, from_json, to_json
-from state_backup.local.scan import ChecksumCache, scan
 from state_backup.metrics import StateMetrics
 from state_backup.record.clean_up import CleanUp
 from state_backup.record.location import open_location
@@ -43,48 +37,22 @@ from state_backup.record.store import new_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from azure_account.clock import Clock
     from azure_account.documents.document import Stored
     from azure_account.location import Location
     from state_backup.backup.arguments import MayBeEmpty
+    from state_backup.backup.attempt import BackedUpStore
     from state_backup.backup.settings import TaskIdentity
-    from state_backup.index.checkpoint_id import CheckpointId
-    from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile
+    from state_backup.index.dir_diff import Blobs, Content
+    from state_backup.index.snapshot_index import SnapshotIndex
+    from state_backup.local.scan import ChecksumCache
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
 """How often a commit is tried when sweeps change the record in between."""
-
-
-@dataclass(frozen=True)
-class BackedUpStore:
-    """What a backup did for one store: files and bytes that it uploaded, and those that it did not have to."""
-
-    uploaded_files: int
-    uploaded_bytes: int
-    retained_files: int
-    retained_bytes: int
-
-
-@dataclass
-class _AttemptUploads:
-    """What an attempt has uploaded: the snapshot index of each store, with its blob, and the names of all blobs.
-
-    base: the checkpoint that it was compared with. content: of the files, with their blobs.
-    keep: ids of checkpoints that stay beside the newest ones.
-    """
-
-    base: Checkpoint | None
-    keep: frozenset[str]
-    indexes: dict[str, tuple[str, SnapshotIndex]] = field(default_factory=dict)
-    blobs: set[str] = field(default_factory=set)
-    stores: dict[str, BackedUpStore] = field(default_factory=dict)
-    content: dict[Content, Blobs] = field(default_factory=dict)
-
-    def checkpoint(self, id_: CheckpointId, offsets: Mapping[str, str]) -> Checkpoint:
-        return Checkpoint(id_, {store: blob for store, (blob, _) in self.indexes.items()}, dict(offsets))
 
 
 def open_state(
@@ -250,16 +218,17 @@ class StateWriter:
         over. After these the checkpoint is there only if the answer of its commit was lost, as it may be after a
         `TransientError`; then all of it is there. An error of the clean-up is only logged: the next backup takes it up.
         """
-        id_, state = self._next_id(), self._storage.state
+        state = self._storage.state
         directories = checked_stores(stores, state)
         offsets = checked_offsets({} if offsets is None else offsets, state)
-        run = _BackupOptions(report, trust_times, checked_ids(keep, state), may_be_empty(stores))
-        self._check_readable(directories, id_, offsets)
+        options = AttemptOptions(report, trust_times, checked_ids(keep, state), may_be_empty(stores))
+        new = self._attempt(options)
+        self._check_readable(new.check_readable(directories, offsets))
         if not trust_times:
             self._read_files.clear()
-        new = self._upload(directories, id_, run)
+        self._upload(new, directories)
         for _ in range(_ATTEMPTS):
-            checkpoint = new.checkpoint(id_, offsets)
+            checkpoint = new.checkpoint(offsets)
             if self._commit(new, checkpoint) or self._find_committed(new, checkpoint):
                 self.backed_up = new.stores
                 self._count_commit(new)
@@ -270,11 +239,25 @@ class StateWriter:
             if condemned or new.base != self.newest:
                 cause = "a sweep has condemned blobs" if condemned else "an earlier commit took effect just before that"
                 logger.warning("%s of a backup of %s: it is repeated", cause, self._storage.state)
-                id_ = self._next_id()
-                new = self._upload(directories, id_, replace(run, uploaded=self._still_stored(new)))
+                new = self._attempt(options, self._still_stored(new))
+                self._upload(new, directories)
         raise self._storage.records.too_many_changes()
 
-    def _still_stored(self, new: _AttemptUploads) -> dict[Content, Blobs]:
+    def _attempt(self, options: AttemptOptions, uploaded: Mapping[Content, Blobs] | None = None) -> BackupAttempt:
+        """The next attempt. uploaded: by the one before."""
+        id_ = next_id(self._storage.clock.now_ns(), None if self.newest is None else self.newest.id)
+        known = KnownContent(self.checkpoints, self._indexes, self._lost, uploaded or {}, self._read_files)
+        return BackupAttempt(self._storage, self._owner, id_, known, options)
+
+    def _upload(self, new: BackupAttempt, stores: Mapping[str, Path]) -> None:
+        try:
+            new.upload(stores, self._settings, self._metrics, tags_refused=self._left.tags_refused)
+        finally:
+            self._left.tags_refused = new.tags_refused
+            self._unused |= new.blobs
+            self._without_tags |= new.without_tags
+
+    def _still_stored(self, new: BackupAttempt) -> dict[Content, Blobs]:
         """What an attempt has uploaded that the next one can use."""
         if new.base != self.newest:
             return {}
@@ -285,119 +268,17 @@ class StateWriter:
             if not any(each.blob_id in condemned for each in blobs)
         }
 
-    def _next_id(self) -> CheckpointId:
-        return next_id(self._storage.clock.now_ns(), None if self.newest is None else self.newest.id)
+    def _check_readable(self, checkpoint: Checkpoint) -> None:
+        """`ConfigurationError` if a restore could not read the record with it: nothing is uploaded yet."""
+        self._storage.records.check_readable(CheckpointRecord(self.epoch, "", (checkpoint,)))
 
-    def _check_readable(self, stores: Collection[str], id_: CheckpointId, offsets: Mapping[str, str]) -> None:
-        """`ConfigurationError` if a restore could not read what will be committed: nothing is uploaded yet."""
-        names = self._storage.names
-        blob = names.index("new")
-        for store in stores:
-            readable(self._index(_Store(store, Path(), id_), DirIndex(""), None), blob, to_json, from_json)
-        record = CheckpointRecord(self.epoch, "", (Checkpoint(id_, dict.fromkeys(stores, blob), offsets),))
-        self._storage.records.check_readable(record)
-
-    def _index(self, store: _Store, root: DirIndex, previous: str | None) -> SnapshotIndex:
-        owner = self._owner
-        metadata = SnapshotMetadata(str(store.id), owner.job_name, owner.job_id, owner.task_name, store.name)
-        return SnapshotIndex(self._storage.clock.now_ns() // 1_000_000, metadata, root, previous)
-
-    def _upload(self, stores: Mapping[str, Path], id_: CheckpointId, run: _BackupOptions) -> _AttemptUploads:
-        """Upload what is new, and the indexes. A store that has not changed keeps the index that it has."""
-        new = _AttemptUploads(self.newest, run.keep, content=dict(run.uploaded))
-        new.blobs.update(blob.blob_id for blobs in run.uploaded.values() for blob in blobs)
-
-        def new_name() -> str:
-            return self._name(new, self._storage.names.file)
-
-        threads, refused = self._storage.threads, self._left.tags_refused or not self._settings.ttl
-        uploader = FileUploader(self._storage.container, new_name, threads=threads, tags_refused=refused)
-        try:
-            self._upload_stores(stores, id_, uploader, run, new)
-        finally:
-            self._without_tags |= uploader.without_tags
-            self._left.tags_refused = uploader.tags_refused and self._settings.ttl
-        return new
-
-    def _upload_stores(
-        self,
-        stores: Mapping[str, Path],
-        id_: CheckpointId,
-        uploader: FileUploader,
-        run: _BackupOptions,
-        new: _AttemptUploads,
-    ) -> None:
-        before = {} if new.base is None else new.base.indexes
-        with uploader:
-            for store, directory in stores.items():
-                blob = before.get(store)
-                of = _Store(store, directory, id_)
-                found, new.stores[store] = self._upload_store(of, blob, uploader, run, new)
-                if isinstance(found, SnapshotIndex):
-                    name = self._name(new, self._storage.names.index)
-                    uploader.put(name, readable(found, name, to_json, from_json))
-                    new.indexes[store] = name, found
-                else:
-                    new.indexes[store] = found, self._indexes[found]
-
-    def _name(self, new: _AttemptUploads, of: Callable[[str], str]) -> str:
-        """A name that no blob has had, for a blob of this attempt."""
-        name = of(self._storage.new_id())
-        self._unused.add(name)
-        new.blobs.add(name)
-        return name
-
-    def _upload_store(
-        self, store: _Store, previous: str | None, uploader: FileUploader, run: _BackupOptions, new: _AttemptUploads
-    ) -> tuple[SnapshotIndex | str, BackedUpStore]:
-        """Upload the files that are new. The next index of the store, or the blob of the index that it has."""
-        before = None if previous is None else self._indexes.get(previous)
-        root_before = None if before is None else before.root
-        with self._metrics.measured("dirDiffSeconds", store=store.name):
-            known = self._read_files.setdefault(store.name, ChecksumCache()) if run.trust_times else None
-            local = scan(store.directory, self._storage.threads, known)
-            if store.name not in run.may_be_empty:
-                self._check_not_emptied(store, local)
-            stored = {**new.content, **stored_content(local, root_before, self._lost)}
-            stored = without_worn((file.content for file in local.all_files()), stored)
-            files = to_upload(local, stored)
-        done = _backed_up(local, files)
-        run.report.planned(done.uploaded_files, done.uploaded_bytes)
-        inline: dict[Content, bytes] = {}
-        with self._metrics.measured("uploadSeconds", store=store.name):
-            if sum(file.metadata.size for file in files) <= self._settings.inline_bytes:
-                inline = {file.content: read_file(store.directory, file) for file in files}
-                uploaded: dict[Content, Blobs] = {}
-            else:
-                uploaded = uploader.files(store.directory, files, run.report.progress)
-        new.content |= uploaded
-        stored |= uploaded
-        self._metrics.count("filesUploaded", done.uploaded_files, store=store.name)
-        self._metrics.count("bytesUploaded", done.uploaded_bytes, store=store.name)
-        root = next_index(local, stored, root_before, inline)
-        if previous is not None and before is not None and root.present() == before.root.present():
-            return previous, done
-        return self._index(store, root, previous), done
-
-    def _check_not_emptied(self, store: _Store, local: LocalDir) -> None:
-        """`ConfigurationError` for no files where the last checkpoint of the store had some: all of them would go."""
-        last = next((each for each in self.checkpoints if each.indexes.get(store.name) in self._indexes), None)
-        if last is None or any(True for _ in local.all_files()):
-            return
-        files = sum(1 for _ in self._indexes[last.indexes[store.name]].root.files())
-        if files:
-            cause = f"it has no files, and store {store.name} had {files:,} at checkpoint {last.id}"
-            step = "See that its disk is mounted; if all was deleted on purpose, give MayBeEmpty(directory)"
-            step += ", or --may-be-empty."
-            raise ConfigurationError(describe("back up directory", str(store.directory), cause, step))
-
-    def _count_commit(self, new: _AttemptUploads) -> None:
+    def _count_commit(self, new: BackupAttempt) -> None:
         self._metrics.count("checkpointsCommitted")
         for store, done in new.stores.items():
             self._metrics.count("filesRetained", done.retained_files, store=store)
             self._metrics.count("bytesRetained", done.retained_bytes, store=store)
 
-    def _commit(self, new: _AttemptUploads, checkpoint: Checkpoint) -> bool:
+    def _commit(self, new: BackupAttempt, checkpoint: Checkpoint) -> bool:
         """Change the record. False if it was changed meanwhile."""
         record = self._record.document
         older = [each for each in record.checkpoints if set(each.indexes.values()) <= set(self._indexes)]
@@ -437,7 +318,7 @@ class StateWriter:
         except AzureBlobError as error:
             logger.warning("the clean-up of %s goes on with the next backup: %s", self._storage.state, error)
 
-    def _find_committed(self, new: _AttemptUploads, checkpoint: Checkpoint) -> bool:
+    def _find_committed(self, new: BackupAttempt, checkpoint: Checkpoint) -> bool:
         """Read the record that was changed meanwhile. True if it has the checkpoint: the commit's answer was lost."""
         self._record.refresh()
         known = {**self._indexes, **dict(new.indexes.values())}
@@ -494,30 +375,3 @@ class StateWriter:
         """The blobs of snapshots: their indexes and files. Not names of others, which are not ours to change."""
         blobs = {*indexes, *(blob for index in indexes.values() for blob in index.blob_ids())}
         return {blob for blob in blobs if self._storage.names.owns(blob)}
-
-
-@dataclass(frozen=True)
-class _Store:
-    """A store to back up, in the checkpoint `id`."""
-
-    name: str
-    directory: Path
-    id: CheckpointId
-
-
-@dataclass(frozen=True)
-class _BackupOptions:
-    """How a backup is made, and whom it reports to."""
-
-    report: ProgressCallbacks
-    trust_times: bool
-    keep: frozenset[str]
-    may_be_empty: frozenset[str]
-    uploaded: Mapping[Content, Blobs] = field(default_factory=dict)
-    """What an attempt before has uploaded."""
-
-
-def _backed_up(local: LocalDir, new: Sequence[LocalFile]) -> BackedUpStore:
-    sizes = [file.metadata.size for file in local.all_files()]
-    uploaded = sum(file.metadata.size for file in new)
-    return BackedUpStore(len(new), uploaded, len(sizes) - len(new), sum(sizes) - uploaded)

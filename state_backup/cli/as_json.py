@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from state_backup.backup.writer import BackedUpStore
+    from state_backup.backup.attempt import BackedUpStore
     from state_backup.cli.reading import CheckpointSize, FoundState
     from state_backup.record.record import Checkpoint, CheckpointRecord
     from state_backup.restoring.restore import RestoreResult

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from state_backup.backup.writer import BackedUpStore
+    from state_backup.backup.attempt import BackedUpStore
     from state_backup.cli.reading import CheckpointSize, FoundState
     from state_backup.index.checkpoint_id import CheckpointId
     from state_backup.record.record import Checkpoint, CheckpointRecord

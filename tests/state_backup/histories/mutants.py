@@ -18,7 +18,7 @@ from tests.state_backup.histories import world
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
-    from state_backup.backup.writer import _AttemptUploads
+    from state_backup.backup.attempt import BackupAttempt
     from state_backup.record.record import Checkpoint
     from state_backup.sweeping.sweep import SweepPlan
 
@@ -37,13 +37,13 @@ def named(text: str) -> Mutant:
     return both(new, _OVERWRITES)
 
 
-def before_commit(act: Callable[[StateWriter, _AttemptUploads], object]) -> Mutant:
+def before_commit(act: Callable[[StateWriter, BackupAttempt], object]) -> Mutant:
     """Something is done before the record is written."""
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         commit = StateWriter._commit
 
-        def later(writer: StateWriter, new: _AttemptUploads, checkpoint: Checkpoint) -> bool:
+        def later(writer: StateWriter, new: BackupAttempt, checkpoint: Checkpoint) -> bool:
             act(writer, new)
             return commit(writer, new, checkpoint)
 
@@ -52,17 +52,17 @@ def before_commit(act: Callable[[StateWriter, _AttemptUploads], object]) -> Muta
     return patch
 
 
-def _read_record(writer: StateWriter, _: _AttemptUploads) -> None:
+def _read_record(writer: StateWriter, _: BackupAttempt) -> None:
     writer._record.refresh()
     writer._go_on_from({**writer._indexes, **writer._read_indexes(writer._indexes)})
 
 
-def _take_tags_off(writer: StateWriter, new: _AttemptUploads) -> None:
+def _take_tags_off(writer: StateWriter, new: BackupAttempt) -> None:
     for blob in sorted(new.blobs):
         writer._storage.container.set_tags(blob, {})
 
 
-def _delete_unused_first(writer: StateWriter, new: _AttemptUploads) -> None:
+def _delete_unused_first(writer: StateWriter, new: BackupAttempt) -> None:
     kept = {blob for each in writer.checkpoints[:1] for blob in each.indexes.values()}
     in_use = {blob for index in kept for blob in writer._indexes[index].blob_ids()} | kept
     old = {blob for index in writer._indexes.values() for blob in index.blob_ids()}
@@ -82,7 +82,7 @@ def _age_is_grace(monkeypatch: pytest.MonkeyPatch) -> None:
         begun[id(writer)] = writer._storage.clock.now_ns()
         return upload(writer, *args)  # type: ignore[arg-type]
 
-    def in_time(writer: StateWriter, new: _AttemptUploads, checkpoint: Checkpoint) -> bool:
+    def in_time(writer: StateWriter, new: BackupAttempt, checkpoint: Checkpoint) -> bool:
         if writer._storage.clock.now_ns() - begun[id(writer)] > _HOUR / 2 * 1e9:
             raise TransientError("too late")
         return commit(writer, new, checkpoint)
@@ -186,7 +186,7 @@ MUTANTS: dict[str, Mutant] = {
     "what the list has no room for is left": replaced(
         "state_backup.backup.writer:StateWriter._condemn_the_rest", lambda *_: None
     ),
-    "worn packs are kept": replaced("state_backup.backup.writer:without_worn", lambda _, stored: dict(stored)),
+    "worn packs are kept": replaced("state_backup.backup.attempt:without_worn", lambda _, stored: dict(stored)),
     "the files of a pack lie in another order": edited(
         "state_backup.backup.upload:FileUploader._put_group",
         "zip(group, begins, strict=False)}",
