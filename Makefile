@@ -46,7 +46,7 @@ spark: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## the te
 	$(BIN)/python -m pytest $(PARALLEL) -m "spark and not slow and not live" $(PYTEST) $(SELECTED)
 	$(BIN40)/python -m pytest $(PARALLEL) -m "oldest_spark and not slow and not live" $(PYTEST) $(SELECTED)
 
-crash: setup ## the slow tests: processes killed with SIGKILL, long histories, the notebooks
+crash: setup .venv/spark-classes.jsa ## the slow tests: processes killed with SIGKILL, long histories, the notebooks
 	$(BIN)/python -m pytest $(PARALLEL) -m slow $(PYTEST)
 
 histories: setup ## 100,000 random histories of the commit protocol, and a tenth of each other kind, with their events (COUNT=, KIND=, SEED= shows one)

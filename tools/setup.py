@@ -148,7 +148,16 @@ def _install(folder: Path, lock: Path) -> None:
     uv's cache is off: PySpark is a source archive, and each build of it can leave 2 GB there.
     """
     uv = DEVELOPMENT / "bin" / "uv"
-    options = ["--quiet", "--no-cache", "--require-hashes", "--python", str(_python(folder)), "-r", str(lock)]
+    options = [
+        "--quiet",
+        "--no-cache",
+        "--compile-bytecode",
+        "--require-hashes",
+        "--python",
+        str(_python(folder)),
+        "-r",
+        str(lock),
+    ]
     if not uv.is_file() or subprocess.run([str(uv), "pip", "install", *options], check=False).returncode != 0:
         _pip(folder, lock)
 
