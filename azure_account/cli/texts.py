@@ -19,9 +19,14 @@ def count_text(count: int | None) -> str:
 
 def plural(count: int, noun: str) -> str:
     """`1 blob`, `2,000 blobs`."""
-    return (
-        f"{count:,} {noun}" if count == 1 else f"{count:,} {noun[:-1]}ies" if noun[-1] == "y" else f"{count:,} {noun}s"
-    )
+    return f"{count:,} {noun if count == 1 else plural_of(noun)}"
+
+
+def plural_of(noun: str) -> str:
+    """`blobs`, `entries`, `batches`."""
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
 
 
 def size_text(count: int) -> str:

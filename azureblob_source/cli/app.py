@@ -1,4 +1,4 @@
-"""The command line: `python -m azureblob_source ls | log | tail | repair | vacuum`.
+"""The command line: `python -m azureblob_source ls | log | tail | repair | revert | vacuum`.
 
 Arguments, questions and progress; the work is done by `maintenance`. Exit codes: 0 done; 1 error, one message on
 standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by Ctrl-C.
@@ -32,14 +32,22 @@ from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azure_account.options.settings import account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.cli import as_text as text
-from azureblob_source.cli.as_json import entry_json, repair_json, stored_json, streams_json, vacuum_json
+from azureblob_source.cli.as_json import (
+    entry_json,
+    repair_json,
+    revert_json,
+    stored_json,
+    streams_json,
+    vacuum_json,
+)
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import Draft, LogEntry
+from azureblob_source.log.entry import Draft, LogEntry, Transaction
 from azureblob_source.log.naming import BATCHES, log_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.inventory import inventory
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
+from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import check_retention, plan_vacuum, vacuum
 from azureblob_source.options import TABLE
@@ -251,6 +259,32 @@ def _leave_out(shell: CommandContext, place: CommandTarget, given: RepairOptions
     elif done is not None:
         shell.out.print(f"Version {done.version} removes them from the log.")
     _end(shell, len(missing), done, dry_run=given.dry_run)
+
+
+@app.command(name="revert")
+@grouped
+def revert_command(
+    ctx: typer.Context,
+    where: Stream,
+    *,
+    query: Annotated[str, typer.Option(metavar="ID", help="The query, or the txnAppId, whose batches it is.")],
+    after: Annotated[int, typer.Option(metavar="N", min=-1, help="The batch that stays the last one; -1: none stays.")],
+    given: DryRunOptions,
+) -> None:
+    """Take back the batches of a query that its restored checkpoint does not have. Shows the plan, then asks."""
+    shell = shell_of(ctx)
+    place = _place(shell, where, given)
+    plan = plan_revert(place.container, place.named(), Transaction(query, after))
+    for line in text.revert_lines(plan):
+        (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
+    done = None
+    if plan.batches and not given.dry_run and confirmed(shell, "Take them back?", given):
+        done = carry_out(place.container, plan, lambda: _draft(shell, place), Publisher(place.container))
+    if given.as_json:
+        print_json(revert_json(plan, done))
+    elif done is not None:
+        shell.out.print(f"Took back {plural(len(plan.batches), 'batch')}.")
+    _end(shell, len(plan.batches), done, dry_run=given.dry_run)
 
 
 @app.command(name="vacuum")

@@ -10,11 +10,12 @@ from azure_account.cli.json_lines import jsonable
 from azureblob_source.log import entry as log_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from azureblob_source.log.entry import LogEntry
     from azureblob_source.maintenance.inventory import StreamSummary
     from azureblob_source.maintenance.repair import RepairPlan, RepairResult
+    from azureblob_source.maintenance.reverting import RevertPlan
     from azureblob_source.maintenance.vacuum import VacuumPlan, VacuumResult
 
 
@@ -77,6 +78,20 @@ def vacuum_json(plan: VacuumPlan, done: VacuumResult | None) -> dict[str, object
     if done is not None:
         document["done"] = {"entries": done.entries, "blobs": done.blobs, "foreign": list(done.foreign)}
     return document
+
+
+def revert_json(plan: RevertPlan, done: Mapping[str, int] | None) -> dict[str, object]:
+    """The document of `revert`."""
+    streams = {
+        name: {
+            "versions": [entry.version for entry in entries],
+            "rows": sum(entry.rows for entry in entries),
+            "blobs": sum(len(entry.blobs) for entry in entries),
+            "revertedBy": None if done is None else done.get(name),
+        }
+        for name, entries in plan.of_streams().items()
+    }
+    return {"query": plan.last.id, "after": plan.last.version, "batches": plan.batches, "streams": streams}
 
 
 def repair_json(plan: RepairPlan, done: RepairResult | None) -> dict[str, object]:

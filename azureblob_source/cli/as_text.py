@@ -14,7 +14,7 @@ from rich.text import Text
 
 from azure_account.cli.console import printable
 from azure_account.cli.json_lines import jsonable
-from azure_account.cli.texts import NONE, count_text, new_table, plural, shrinking, size_text, time_text
+from azure_account.cli.texts import NONE, count_text, new_table, plural, plural_of, shrinking, size_text, time_text
 from azureblob_source.cli.as_json import stored_json
 
 if TYPE_CHECKING:
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.maintenance.inventory import StreamSummary
     from azureblob_source.maintenance.repair import RepairPlan
+    from azureblob_source.maintenance.reverting import RevertPlan
     from azureblob_source.maintenance.vacuum import VacuumPlan
 
 _WIDEST_CELL = 40
 _MISSING_SHOWN = 3
 _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHOWN_VERSIONS = 3
 
 
 def streams_table(streams: Iterable[StreamSummary]) -> Table:
@@ -52,7 +54,7 @@ def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
         table.add_row(
             str(entry.version),
             time_text(datetime.fromisoformat(entry.timestamp)),
-            entry.operation if entry.replaces is None else f"{entry.operation} {entry.replaces}",
+            _operation(entry),
             NONE if who is None else printable(_UUID.sub(r"\1", who.id)) + f":{who.version}",
             count_text(len(entry.blobs)),
             count_text(entry.rows),
@@ -60,6 +62,13 @@ def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
             *([NONE if entry.epoch is None else str(entry.epoch)] if epochs else []),
         )
     return shrinking(table, 3)
+
+
+def _operation(entry: LogEntry) -> str:
+    """What an entry does, and to which versions."""
+    to = entry.reverts if entry.replaces is None else (entry.replaces,)
+    shown = ", ".join(map(str, to[:_SHOWN_VERSIONS])) + (" …" if len(to) > _SHOWN_VERSIONS else "")
+    return f"{entry.operation} {shown}".strip()
 
 
 def entry_tables(entry: LogEntry) -> list[Table]:
@@ -206,6 +215,29 @@ def void_lines(entry: LogEntry, *, leave_blobs: bool) -> list[str]:
             f"If its writer (transaction {entry.transaction.id}) runs the batch again, its rows are written again."
         )
     return lines
+
+
+def revert_lines(plan: RevertPlan) -> list[str]:
+    """What a revert would do, in sentences."""
+    batches = plan.batches
+    if not batches:
+        return [f"The log has no batch after {plan.last.version} of {plan.last.id}: nothing is to be taken back."]
+    lines = [f"{plural(len(batches), 'batch')} of {plan.last.id} will be taken back, {_span(batches)}:"]
+    for stream, entries in plan.of_streams().items():
+        versions = [entry.version for entry in entries]
+        rows, blobs = sum(entry.rows for entry in entries), sum(len(entry.blobs) for entry in entries)
+        lines.append(
+            f"{stream}: {_span(versions, 'version')}, {plural(rows, 'row')} in {plural(blobs, 'blob')}, committed up "
+            f"to {time_text(datetime.fromisoformat(entries[-1].timestamp))} UTC. The blobs are deleted."
+        )
+    lines.append("The query must not run now. When it starts, it writes these batches again.")
+    lines.append("A streaming read that has read these versions has their rows, and reads them a second time then.")
+    return lines
+
+
+def _span(numbers: Sequence[int], what: str = "batch") -> str:
+    first, last = numbers[0], numbers[-1]
+    return f"{what} {first}" if first == last else f"{plural_of(what)} {first} to {last}"
 
 
 def missing_lines(missing: Sequence[BlobEntry]) -> list[str]:

@@ -86,11 +86,12 @@ class Removal:
     attempt: str = ""
 
 
-Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "epoch"]
+Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "revert", "epoch"]
 """What an entry does.
 
 append: adds blobs. overwrite: its blobs take the place of all earlier ones. replace: its blobs take the place of those
-of entry `replaces`, which cannot be published. void: revokes entry `replaces`. epoch: opens an epoch.
+of entry `replaces`, which cannot be published. void: revokes entry `replaces`. revert: revokes the entries `reverts`.
+epoch: opens an epoch.
 """
 VOIDED = -1
 """In the place of an entry's version: the batch was committed and voided, so its next run is committed again."""
@@ -117,6 +118,7 @@ class Change:
     control: the control messages in the blobs, each once with its `partitions` (see `write/control_objects.py`).
     batch_version: of a stream's part of a batch over many streams, the version of its batch entry (the JSON field
       `decision`); None for other batches, and if an older release wrote the entry.
+    reverts: versions of the entries that it takes back.
     """
 
     write_id: str
@@ -133,6 +135,7 @@ class Change:
     attributes: BlobAttributes = NO_ATTRIBUTES
     batch_version: int | None = None
     removed_attempts: tuple[str, ...] = ()
+    reverts: tuple[int, ...] = ()
 
     @property
     def removals(self) -> list[Removal]:
@@ -182,6 +185,7 @@ class Draft(Change):
             since=since,
             schemas=schemas,
             log_id=self.write_id if head is None else head.log_id,
+            last_revert=None if head is None else head.newest_revert,
         )
 
     def _transactions(self, head: LogEntry | None, version: int) -> dict[str, LastCommitted]:
@@ -223,6 +227,7 @@ class LogEntry(Change):
     schemas: fingerprints of the writer schemas used since then, in order of first use; None as above.
     log_id: the log's identity, which is the write id of its version 0; None if an older release wrote this entry or one
       before it (see decision 18).
+    last_revert: the version of the last revert before this entry.
     """
 
     version: int
@@ -231,6 +236,16 @@ class LogEntry(Change):
     since: int | None = None
     schemas: tuple[str, ...] | None = None
     log_id: str | None = None
+    last_revert: int | None = None
+
+    @property
+    def newest_revert(self) -> int | None:
+        """The version of the last revert up to this entry."""
+        return self.version if self.operation == "revert" else self.last_revert
+
+    def revokes(self, version: int) -> bool:
+        """Whether this one revokes an earlier entry: it has added and removed nothing."""
+        return version == self.replaces or version in self.reverts
 
     def belongs_with(self, other: LogEntry) -> bool:
         """Whether this can be an entry of the log of `other`, which comes before it."""
@@ -270,6 +285,8 @@ def to_json(entry: LogEntry) -> bytes:
         "since": entry.since,
         "schemas": None if entry.schemas is None else list(entry.schemas),
         "replaces": entry.replaces,
+        "reverts": list(entry.reverts),
+        "lastRevert": entry.last_revert,
         "decision": entry.batch_version,
         "transaction": _transaction_json(entry.transaction),
         "blobs": [_blob_json(blob) for blob in entry.blobs],
@@ -338,6 +355,8 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         removed=tuple(document.get("removed", ())),
         removed_attempts=_removed_attempts(document),
         replaces=document.get("replaces"),
+        reverts=tuple(map(int, document.get("reverts", ()))),
+        last_revert=None if document.get("lastRevert") is None else int(document["lastRevert"]),
         control=tuple(document.get("control", ())),
         metrics=document.get("metrics", {}),
         writers=tuple(document.get("writers", ())),

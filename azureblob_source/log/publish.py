@@ -1,6 +1,6 @@
 """Publishing: the blobs of a log entry become visible, or are returned as unpublishable.
 
-    publish(entry) ─► void, replace: delete revoked blobs ─► commit block lists ─► overwrite: delete the old blobs
+    publish(entry) ─► void, replace, revert: delete revoked blobs ─► commit block lists ─► overwrite: delete old blobs
 
 A block list is committed only if the blob is absent. If a blob is there, its `azureblob_attempt` metadata or, where a
 tool has replaced the metadata, its committed block ids show whether this attempt made it. A blob that cannot be
@@ -122,7 +122,7 @@ class Publisher:
 
         Idempotent, and safe for several processes at once. An error of removing blobs is raised.
         """
-        if entry.operation in ("replace", "void"):
+        if entry.operation in ("replace", "void", "revert"):
             self.remove(entry.removals, entry)
         failed = self.publish_blobs(entry)
         if not failed and entry.operation == "overwrite":

@@ -59,7 +59,7 @@ def status_of(log: CommitLog, entry: AnyEntry) -> Status:
 
 
 def _by_later_entries(entry: LogEntry, later: Sequence[LogEntry]) -> Status:
-    if any(each.replaces == entry.version for each in later):
+    if any(each.revokes(entry.version) for each in later):
         same = [each for each in later if entry.transaction is not None and each.transaction == entry.transaction]
         return Replaced(same[-1]) if same else Voided()
     if any(each.published_up_to >= entry.version for each in later):
@@ -81,7 +81,9 @@ def _by_transaction(log: CommitLog, entry: AnyEntry) -> Status:
     last = remembered(head, transaction)
     if last is None or last.version > transaction.version or last.entry == entry.version:
         return Published(frozenset() if isinstance(entry, GoneEntry) else frozenset(b.name for b in entry.blobs))
-    return Voided() if last.entry == VOIDED else Replaced(read_or_gone(log, last.entry, transaction))
+    if last.version < transaction.version or last.entry == VOIDED:  # lower: the entry was reverted
+        return Voided()
+    return Replaced(read_or_gone(log, last.entry, transaction))
 
 
 def read_or_gone(log: CommitLog, version: int, transaction: Transaction) -> AnyEntry:

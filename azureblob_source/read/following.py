@@ -56,6 +56,7 @@ class Follower:
     """The identity of the log that is followed, as far as it is known."""
     _published: int = -1
     _entries: dict[int, LogEntry] = field(default_factory=dict)
+    _reverts: dict[int, LogEntry] = field(default_factory=dict)
     no_container: bool = False
 
     def __post_init__(self) -> None:
@@ -117,6 +118,26 @@ class Follower:
         for entry in found:
             self._check_log(entry)
         self._remember(found)
+        return found
+
+    def blobs(self, after: int, until: int) -> list[tuple[LogEntry, BlobEntry]]:
+        """The blobs that the versions after `after` up to `until` add and that no one of them removes, with entries.
+
+        What was reverted since then is left out, since its blobs are deleted: a version that is read again may have
+        fewer rows than before. Errors as of `entries`.
+        """
+        entries = self.entries(after, until)
+        return new_blobs([*entries, *self._reverts_after(until)])
+
+    def _reverts_after(self, version: int) -> list[LogEntry]:
+        head = self.head()
+        found: list[LogEntry] = []
+        revert = None if head is None else head.newest_revert
+        while revert is not None and max(version, self.log.kept_from - 1) < revert:
+            if revert not in self._reverts:
+                self._reverts[revert] = self.log.read(revert)
+            found.insert(0, self._reverts[revert])
+            revert = found[0].last_revert
         return found
 
     def expect(self, log_id: str | None) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source.options import FAIL, LATEST
 from azureblob_source.read.blobs import stream_blob
-from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
+from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits
 from azureblob_source.read.query_schema import QuerySchema
 from azureblob_source.read.source import BaseReader, EntriesPartition, SplitsPartition, read_plan
 
@@ -168,11 +168,9 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         if self.options.view != "data":
             self._follower.entries(last - 1, last)  # of the log that the offsets are of
             return [EntriesPartition(first, last)]
-        entries = self._follower.entries(after, last)
         if self._guard is not None:
-            self._guard.check(entries)
-        added = new_blobs(entries)
-        blobs = [stream_blob(entry, blob) for entry, blob in added]
+            self._guard.check(self._follower.entries(after, last))
+        blobs = [stream_blob(entry, blob) for entry, blob in self._follower.blobs(after, last)]
         return self.partitions_of(blob for blob in blobs if blob.may_hold(self.options.between))
 
     @cached_property

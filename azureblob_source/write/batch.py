@@ -132,9 +132,12 @@ class BatchCommitter:
             if newest is not None and newest.version > transaction.version:
                 where = "which was voided" if entry.version is None else f"in version {entry.version}"
                 cause = f"the log has batch {newest.version} of this query already, {where}"
+                stream = f"{self.container.name}/{self.plan.stream or 'STREAM'}"
+                command = f"revert {stream} --query {transaction.id} --after {transaction.version - 1}"
                 step = (
                     "Either another driver runs on this checkpoint: stop one of the two. Or the checkpoint was set "
-                    "back: restore the newer one, or start with a new checkpoint, which reads its input from the start."
+                    "back: restore the newer one, or have the later batches taken back, and start the query again, "
+                    f"which writes them again: `python -m azureblob_source {command}`."
                 )
                 batch = f"batch {transaction.version} of query {transaction.id}"
                 raise ConflictError(describe("commit", batch, cause, step))

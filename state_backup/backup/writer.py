@@ -23,7 +23,7 @@ from azure_account.errors import AzureBlobError
 from azure_account.report import ProgressCallbacks
 from azure_account.undelete import undelete
 from state_backup.backup.arguments import checked_ids, checked_offsets, checked_stores, may_be_empty
-from state_backup.backup.attempt import BackupAttempt, AttemptOptions, KnownContent
+from state_backup.backup.attempt import AttemptOptions, BackupAttempt, KnownContent
 from state_backup.backup.keeping import LEAST_KEPT, kept
 from state_backup.backup.notes import WriterNotes
 from state_backup.backup.settings import WriterHandover, WriterSettings

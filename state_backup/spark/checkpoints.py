@@ -63,10 +63,12 @@ class RestoredCheckpoint:
     """What `restore_checkpoint` has done.
 
     batch: the last one of the checkpoint; -1 if its first batch is not done, None if there is no checkpoint.
+    query: the id of its query; None if there is no checkpoint, or its `metadata` is damaged.
     restored: what was downloaded; None if the directory was kept as it is, or nothing is there.
     """
 
     batch: int | None
+    query: str | None
     restored: RestoreResult | None
 
 
@@ -106,14 +108,14 @@ def restore_checkpoint(
         if required:
             step = "Check the names of container and state; leave out `required` at the first start of the query."
             raise NotFoundError(describe("restore checkpoint", str(location), f"state {where} has no backup", step))
-        return RestoredCheckpoint(newest_batch(location), None)
+        return RestoredCheckpoint(newest_batch(location), _query_of(location), None)
     local, torn = whole_batch(location)
     newest, *older = stored.document.checkpoints
     backup = QueryPosition.of(newest, state)
     before = [QueryPosition.of(each, state).batch for each in older if STORE in each.indexes]
     was_last = stored.document.writer in openings_of(location)
     if was_last and not torn and local is not None and local >= backup.batch:
-        return RestoredCheckpoint(local, None)
+        return RestoredCheckpoint(local, _query_of(location), None)
     only = None
     if not discard_newer:
         if was_last and torn:
@@ -124,7 +126,8 @@ def restore_checkpoint(
             only = str(newest.id)  # an older one, if this one is not whole, would discard batches that are here
     restored = restore(where, {STORE: location}, checkpoint_id=only, settings=RestoreSettings(threads))
     note_openings(location, [])  # what the query adds from now on is nowhere else
-    return RestoredCheckpoint(QueryPosition.of(restored.checkpoint, state).batch, restored)
+    position = QueryPosition.of(restored.checkpoint, state)
+    return RestoredCheckpoint(position.batch, position.query, restored)
 
 
 def _record(storage: StateStorage) -> Stored[CheckpointRecord] | None:

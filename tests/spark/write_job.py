@@ -32,9 +32,9 @@ class WriteJob:
         at = 1_600_000_000 + len(list(file.parent.iterdir()))
         os.utime(file, (at, at))
 
-    def input(self) -> DataFrame:
+    def input(self, files_at_once: int = 1) -> DataFrame:
         """The input as a stream."""
-        reader = self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1)
+        reader = self.spark.readStream.schema(self.schema).option("maxFilesPerTrigger", files_at_once)
         return reader.json(str(self.folder / "input"))
 
     def start(self, frame: DataFrame, target: str, mode: str = "append", job: str = "a", **more: str) -> StreamingQuery:

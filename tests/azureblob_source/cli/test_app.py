@@ -294,6 +294,30 @@ def test_repair_removes_blobs_that_were_deleted_by_hand_from_the_log(account: Me
     assert 0 == run(account, "tail", "demo/flights", "-n", "1000").exit_code
 
 
+def test_revert_shows_what_it_takes_back_and_asks(account: MemoryAccount) -> None:
+    command = ("revert", "demo/flights", "--query", QUERY, "--after", "0")
+    shown = run(account, *command)
+    assert UNCONFIRMED == shown.exit_code
+    words = " ".join(shown.stdout.split())
+    assert f"2 batches of {QUERY} will be taken back, batches 1 to 2:" in words
+    assert "flights: versions 1 to 2, 20 rows in 2 blobs, committed up to 2013-01-31 12:00:05 UTC." in words
+    assert 0 == run(account, *command, "--dry-run").exit_code
+    assert 3 == len(visible(account))
+
+    done = json.loads(run(account, *command, "--yes", "--json").stdout)
+    versions = {"versions": [1, 2], "rows": 20, "blobs": 2, "revertedBy": 3}
+    assert {"query": QUERY, "after": 0, "batches": [1, 2], "streams": {"flights": versions}} == done
+    assert 1 == len(visible(account))
+    again = run(account, *command, "--yes")
+    assert (0, True) == (again.exit_code, "nothing is to be taken back" in " ".join(again.stdout.split()))
+    log = run(account, "log", "demo/flights").stdout
+    assert "revert 1, 2" in log
+    assert 2 == run(account, "revert", "demo/flights", "--query", QUERY).exit_code
+    assert (
+        "there is no commit log" in error_of(run(account, "revert", "demo/flight", "--query", "q", "--after", "0"))[1]
+    )
+
+
 def test_repair_voids_a_version_only_if_it_cannot_be_published(account: MemoryAccount) -> None:
     result = run(account, "repair", "demo/flights", "--void", "0", "--yes")
     assert 1 == result.exit_code

@@ -1,0 +1,46 @@
+"""Take the batches of a query back that its restored checkpoint does not have, so that it writes them again."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from azure_account.clock import SYSTEM_CLOCK, utc
+from azure_account.errors import ConfigurationError
+from azure_account.location import check_location
+from azureblob_source.log.entry import Draft, Transaction
+from azureblob_source.log.naming import check_stream
+from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance.reverting import carry_out, plan_revert
+
+if TYPE_CHECKING:
+    from azure_account.location import Location
+
+
+def revert_batches(where: Location, query: str, after: int, *, epoch: int | None = None) -> list[int]:
+    """Take back what a query has written after a batch; returns the batches that were taken back, in order.
+
+    where: the stream, `container/stream`, and the account; of a query that writes to several streams, any of them.
+    query: its id, such as `RestoredCheckpoint.query`; or a `txnAppId`.
+    after: the batch that stays the last one, such as `RestoredCheckpoint.batch`; -1 takes all batches back.
+    epoch: of the query's writer, if its stream has one.
+
+    Call it while the query does not run. It then writes these batches again, with the rows that its checkpoint gives
+    them. A streaming read that has read them already reads them twice. Idempotent: run it again if it was interrupted.
+
+    `NotFoundError` if the stream has no log. `ConflictError` if a vacuum may have removed one of the batches.
+    `ConfigurationError` if one of them replaced all earlier rows (`outputMode("complete")`). `FencedError` if the
+    stream is at a higher epoch.
+    """
+    check_location(where, "container/stream")
+    if not where.path:
+        raise ConfigurationError(f"{where} names no stream. Give `container/stream`.")
+    check_stream(where.path, option="where")
+    container = where.open()
+    plan = plan_revert(container, where.path, Transaction(query, after))
+
+    def draft() -> Draft:
+        return Draft(uuid.uuid4().hex, utc(SYSTEM_CLOCK).isoformat(timespec="milliseconds"), epoch=epoch)
+
+    carry_out(container, plan, draft, Publisher(container))
+    return plan.batches

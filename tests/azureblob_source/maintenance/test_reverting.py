@@ -1,0 +1,370 @@
+"""Batches are taken back and written again, each row once: whatever kills the revert, and wherever the query writes."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from _pytest.outcomes import Failed
+
+from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError, NotFoundError
+from azure_account.memory.faults import Crash, Fault, FaultInjector, LateEffect, LostAnswer, ProcessDied, Reset, at
+from azureblob_source.log.commit import append_epoch
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import Draft, Transaction
+from azureblob_source.log.live import entries_in_effect
+from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance.repair import plan_repair
+from azureblob_source.maintenance.reverting import RevertPlan, carry_out, plan_revert
+from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from azureblob_source.read.following import Follower, TriggerLimits
+from azureblob_source.read.snapshot import take_snapshot
+from tests.azureblob_source.write.sink_rows import (
+    NOON,
+    blob_rows,
+    committer,
+    new_account,
+    plan_of,
+    stage_rows,
+    visible_blobs,
+)
+from tests.histories.mutants import edited, replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from azure_account.memory.account import MemoryAccount
+    from tests.histories.mutants import Mutant
+
+ROWS = pa.schema([("stream", pa.string()), ("query", pa.string()), ("n", pa.int64())])
+STREAMS = ("container/a", "container")
+"""Where a query writes: to one stream, or to those that its rows name."""
+seeds = itertools.count()
+
+
+def write(
+    account: MemoryAccount,
+    batch: int,
+    numbers: Sequence[int],
+    path: str = "container/a",
+    query: str = "q",
+    **given: object,
+) -> None:
+    """A driver process writes a batch; the rows go by turns to the streams a and b, if they name their stream."""
+    container = account.restarted(None).container("container")
+    named = {} if "/" in path else {"streamColumn": "stream"}
+    plan, seed = plan_of(ROWS, path, **named, **given), next(seeds)
+    rows = pa.record_batch([["ab"[n % 2] for n in numbers], [query] * len(numbers), list(numbers)], schema=ROWS)
+    task = stage_rows(container, plan, [rows], seed=seed)
+    overwrite = given.get("mode") == "overwrite"
+    committer(container, plan, seed).commit([task], Transaction(query, batch), overwrite=overwrite)
+
+
+def draft(epoch: int | None = None) -> Draft:
+    return Draft(f"revert-{next(seeds)}", NOON.isoformat(), epoch=epoch)
+
+
+def revert(
+    account: MemoryAccount, after: int, faults: FaultInjector | None = None, stream: str = "a", **given: int
+) -> RevertPlan:
+    container = account.restarted(faults).container("container")
+    plan = plan_revert(container, stream, Transaction("q", after))
+    carry_out(container, plan, lambda: draft(**given), Publisher(container, threads=1))
+    return plan
+
+
+def numbers_in(account: MemoryAccount, query: str = "q") -> list[int]:
+    """The rows of a query that readers of the listing see."""
+    found = (row for data in visible_blobs(account).values() for row in blob_rows(data))
+    return sorted(row["n"] for row in found if row["query"] == query)
+
+
+def numbers_by_log(account: MemoryAccount, query: str = "q") -> list[int]:
+    """Those that readers of the log see."""
+    container, found = account.container("container"), []
+    for stream in ("a", "b"):
+        log = CommitLog(container, stream, readers=1)
+        if log.refresh() is not None:
+            blobs = take_snapshot(log, None, account.clock).blobs
+            found += [row for blob in blobs for row in blob_rows(container.get(blob.name).data)]
+    return sorted(row["n"] for row in found if row["query"] == query)
+
+
+def written(path: str = "container/a", batches: int = 5) -> MemoryAccount:
+    """Batches of ten rows of a query, among those of another one."""
+    account = new_account()
+    for batch in range(batches):
+        write(account, batch, range(10 * batch, 10 * batch + 10), path)
+        write(account, batch, [batch], "container/a", "other")
+    return account
+
+
+@pytest.mark.parametrize("path", STREAMS)
+def test_a_query_that_was_set_back_writes_each_row_once(path: str) -> None:
+    account = written(path)
+    assert revert(account, 1).batches == [2, 3, 4]
+    assert numbers_in(account) == numbers_by_log(account) == list(range(20))
+    for batch, numbers in ((2, range(20, 27)), (3, range(27, 45)), (4, range(45, 50)), (5, range(50, 60))):
+        write(account, batch, numbers, path)
+    assert numbers_in(account) == numbers_by_log(account) == list(range(60))
+    assert numbers_in(account, "other") == numbers_by_log(account, "other") == list(range(5))
+
+
+@pytest.mark.parametrize("path", STREAMS)
+def test_the_last_batch_that_stays_is_known_when_it_is_repeated(path: str) -> None:
+    account = written(path)
+    revert(account, 2)
+    write(account, 2, range(20, 30), path)
+    write(account, 3, range(30, 50), path)
+    assert numbers_in(account) == numbers_by_log(account) == list(range(50))
+
+
+def test_the_entries_that_are_taken_back_have_no_effect() -> None:
+    account = written()
+    revert(account, 1)
+    log = CommitLog(account.container("container"), "a")
+    in_effect = [entry.transaction for entry in entries_in_effect(log.history()) if entry.operation == "append"]
+    assert [each.version for each in in_effect if each is not None and each.id == "q"] == [0, 1]
+    assert len(in_effect) == 7
+
+
+def test_all_of_a_query_can_be_taken_back() -> None:
+    account = written()
+    assert revert(account, -1).batches == [0, 1, 2, 3, 4]
+    assert numbers_in(account) == numbers_by_log(account) == []
+    write(account, 0, range(50), query="a new one")
+    assert numbers_in(account, "a new one") == numbers_by_log(account, "a new one") == list(range(50))
+
+
+@pytest.mark.parametrize("path", STREAMS)
+def test_nothing_is_taken_back_twice(path: str) -> None:
+    account = written(path)
+    revert(account, 1)
+    contents = account.service.contents("container")
+    assert revert(account, 1).batches == revert(account, 7).batches == []
+    assert account.service.contents("container") == contents
+
+
+@pytest.mark.parametrize(("first", "second"), [(2, 1), (1, 1), (1, 2), (3, 1), (1, 3)])
+def test_a_query_may_be_set_back_again(first: int, second: int) -> None:
+    account = written()
+    revert(account, first)
+    for batch in range(first + 1, 5):
+        write(account, batch, range(10 * batch, 10 * batch + 10))
+    revert(account, second)
+    assert numbers_in(account) == numbers_by_log(account) == list(range(10 * second + 10))
+    for batch in range(second + 1, 5):
+        write(account, batch, range(10 * batch, 10 * batch + 10))
+    assert numbers_in(account) == numbers_by_log(account) == list(range(50))
+
+
+FAULTS = (Crash(), Crash(after_effect=True), LostAnswer(), LateEffect(2), Reset())
+
+
+@pytest.mark.parametrize("path", STREAMS)
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+def test_a_revert_that_is_disturbed_at_any_request_and_run_again_changes_nothing(path: str, fault: Fault) -> None:
+    quiet = FaultInjector()
+    revert(written(path, 3), 0, quiet)
+    died = advised = 0
+    for number in range(1, quiet.count + 1):
+        account, faults = written(path, 3), FaultInjector(at(number, fault))
+        try:
+            revert(account, 0, faults)
+        except ProcessDied:
+            died += 1
+        faults.apply_late_effects()
+        try:
+            write(account, 1, range(10, 30, 2), path)
+        except ConflictError as error:
+            advised += "--query q --after 0`" in str(error)
+            revert(account, 0)
+            write(account, 1, range(10, 30, 2), path)
+        expected = [*range(10), *range(10, 30, 2)]
+        assert numbers_in(account) == numbers_by_log(account) == expected, f"request {number}"
+        assert numbers_in(account, "other") == numbers_by_log(account, "other") == list(range(3))
+    crashes = isinstance(fault, Crash)
+    assert (died == quiet.count, advised > 10) == (crashes, crashes)
+
+
+def test_the_entry_takes_all_batches_back_at_once() -> None:
+    """Readers of the log see all of them, or none, whatever the revert does."""
+    faults = FaultInjector()
+    revert(written(), 1, faults)
+    for number in range(1, faults.count + 1):
+        account = written()
+        with pytest.raises(ProcessDied):
+            revert(account, 1, FaultInjector(at(number, Crash(after_effect=True))))
+        log = CommitLog(account.container("container"), "a")
+        log.refresh()
+        names = {blob.name for blob in take_snapshot(log, None, account.clock).blobs}
+        assert len(names) in (10, 7)
+        assert not plan_repair(account.container("container"), None, NOON).leftovers
+
+
+def test_a_revert_is_finished_by_the_next_writer_and_by_a_repair() -> None:
+    for number in range(1, 100):
+        account, faults = written(), FaultInjector(at(number, Crash(after_effect=True)))
+        try:
+            revert(account, 1, faults)
+        except ProcessDied:
+            log = CommitLog(account.container("container"), "a")
+            head = log.refresh()
+            if head is not None and head.operation == "revert" and len(numbers_in(account)) > 20:
+                break
+    (found,) = plan_repair(account.container("container"), "a", NOON).unpublished
+    assert found.still_there
+    write(account, 5, [5], query="other")
+    assert numbers_in(account) == list(range(20))
+
+
+def follow(account: MemoryAccount, after: int, at_most: int | None = None) -> tuple[int, list[int]]:
+    """One batch of a streaming read, of `at_most` blobs: where it ends, and the rows of the query."""
+    container = account.container("container")
+    follower = Follower(CommitLog(container, "a", readers=1), 60.0, account.clock)
+    end = follower.latest(after, TriggerLimits(at_most))
+    found = (blob for _, blob in follower.blobs(after, end))
+    rows = [row for blob in found for row in blob_rows(container.get(blob.name).data)]
+    return end, sorted(row["n"] for row in rows if row["query"] == "q")
+
+
+def test_a_follower_that_is_behind_reads_each_row_once() -> None:
+    account = written()
+    revert(account, 1)
+    for batch in (2, 3, 4):
+        write(account, batch, range(10 * batch, 10 * batch + 10))
+    for start in range(-1, 4):
+        after, rows = start, list(range(10 * (start // 2 + 1)))
+        while after < 13:
+            end, new = follow(account, after, 1)
+            assert end > after
+            after, rows = end, rows + new
+        assert sorted(rows) == list(range(50)), f"it had read up to version {start}"
+
+
+def test_a_follower_that_has_read_a_batch_reads_it_again() -> None:
+    account = written()
+    end, rows = follow(account, -1)
+    assert rows == list(range(50))
+    revert(account, 1)
+    after, rows = follow(account, end)
+    assert rows == []
+    write(account, 2, range(20, 50))
+    assert follow(account, after)[1] == list(range(20, 50))
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_driver_that_was_suspended_while_it_was_set_back_writes_nothing_twice(again: bool) -> None:
+    account = new_account()
+    write(account, 0, [0])
+    plan = plan_of(ROWS, "container/a")
+    container = account.restarted(None).container("container")
+    suspended = committer(container, plan, 77)
+    rows = pa.record_batch([["a"], ["q"], [1]], schema=ROWS)
+    suspended.commit([stage_rows(container, plan, [rows], seed=77)], Transaction("q", 1))
+    revert(account, 0)
+    if again:
+        write(account, 1, [1])
+    suspended.commit([stage_rows(container, plan, [rows], seed=78)], Transaction("q", 1))
+    write(account, 1, [1])
+    write(account, 2, [2])
+    assert numbers_in(account) == numbers_by_log(account) == [0, 1, 2]
+
+
+def test_what_a_vacuum_may_have_removed_is_refused() -> None:
+    account = written()
+    before = NOON + timedelta(days=400)
+    log = CommitLog(account.container("container"), "a")
+    plan = plan_vacuum(log, datetime.max.replace(tzinfo=before.tzinfo))
+    vacuum(account.container("container"), plan, lambda: "v")
+    with pytest.raises(
+        ConflictError, match="a vacuum has removed the versions below 9, which may have batches after 1"
+    ):
+        revert(account, 1)
+
+
+def test_a_vacuum_of_batches_that_stay_does_not_matter() -> None:
+    account = new_account()
+    write(account, 0, [0])
+    write(account, 1, [1])
+    log = CommitLog(account.container("container"), "a")
+    vacuum(account.container("container"), plan_vacuum(log, datetime.max.replace(tzinfo=NOON.tzinfo)), lambda: "v")
+    write(account, 2, [2])
+    assert revert(account, 1).batches == [2]
+    assert revert(account, 0).batches == [1]
+    assert numbers_in(account) == []
+
+
+def test_batches_that_replace_all_rows_are_refused() -> None:
+    account = new_account()
+    write(account, 0, [0])
+    container = account.restarted(None).container("container")
+    plan = plan_of(ROWS, "container/a")
+    rows = pa.record_batch([["a"], ["q"], [1]], schema=ROWS)
+    committer(container, plan, 5).commit([stage_rows(container, plan, [rows])], Transaction("q", 1), overwrite=True)
+    with pytest.raises(ConfigurationError, match="batch 1 of q .version 1. has replaced all earlier rows"):
+        revert(account, 0)
+    assert numbers_in(account) == numbers_by_log(account) == [1]
+
+
+def test_it_has_an_epoch_as_writers_have() -> None:
+    account = new_account()
+    container = account.container("container")
+    append_epoch(CommitLog(container, "a"), draft(7), Publisher(container))
+    write(account, 0, [0], epoch=7)
+    with pytest.raises(FencedError, match="the stream is at epoch 7"):
+        revert(account, -1)
+    assert revert(account, -1, epoch=8).batches == [0]
+    with pytest.raises(FencedError):
+        write(account, 0, [0], epoch=7)
+    write(account, 0, [0], epoch=8)
+    assert numbers_in(account) == [0]
+
+
+def test_a_stream_without_a_log_is_an_error() -> None:
+    with pytest.raises(NotFoundError, match="there is no commit log"):
+        revert(new_account(), 0)
+
+
+MUTANTS: dict[str, Mutant] = {
+    "blobs are not deleted": edited("azureblob_source.log.publish:Publisher.publish", '"void", "revert"', '"void"'),
+    "readers do not know it": edited("azureblob_source.log.revert:revert", ", reverts=versions", ""),
+    "it takes other queries' batches back": edited(
+        "azureblob_source.log.revert:batches_after", " and entry.transaction.id == last.id", ""
+    ),
+    "the log remembers the old batches": edited(
+        "azureblob_source.log.revert:revert", "transaction=last", "transaction=None"
+    ),
+    "the batch log is forgotten": edited(
+        "azureblob_source.maintenance.reverting:plan_revert", "entries[of_batches.stream] = batches", "pass"
+    ),
+    "the batch log is first": edited(
+        "azureblob_source.maintenance.reverting:carry_out",
+        "for name in plan.entries",
+        "for name in reversed(plan.entries)",
+    ),
+    "a follower does not look at later reverts": replaced(
+        "azureblob_source.read.following:Follower._reverts_after", lambda *_: []
+    ),
+}
+_CHECKS = {
+    "blobs are not deleted": lambda: test_a_query_that_was_set_back_writes_each_row_once(STREAMS[0]),
+    "readers do not know it": test_the_entries_that_are_taken_back_have_no_effect,
+    "it takes other queries' batches back": lambda: test_a_query_that_was_set_back_writes_each_row_once(STREAMS[0]),
+    "the log remembers the old batches": lambda: test_a_query_that_was_set_back_writes_each_row_once(STREAMS[0]),
+    "the batch log is forgotten": lambda: test_a_query_that_was_set_back_writes_each_row_once(STREAMS[1]),
+    "the batch log is first": lambda: test_a_revert_that_is_disturbed_at_any_request_and_run_again_changes_nothing(
+        STREAMS[1], FAULTS[1]
+    ),
+    "a follower does not look at later reverts": test_a_follower_that_is_behind_reads_each_row_once,
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_revert_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name](monkeypatch)
+    with pytest.raises((AssertionError, AzureBlobError, Failed)):
+        _CHECKS[name]()
