@@ -35,6 +35,7 @@ PATIENCE = 180.0
 """Seconds that a query may take for its batches."""
 
 OURS = "azureblob"
+BACKED_UP = "azureblob, checkpointBackup"
 IDLE = "Python, doing nothing"
 PEER = "Spark avro"
 
@@ -48,11 +49,13 @@ def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a batch has
     ):
         _prepare(spark, azurite)
         bench = Bench(spark, azurite, Path(folder), itertools.count())
+        account, backups = {"connectionString": azurite.connection_string}, itertools.count()
         contenders = {
             "noop": lambda: bench.batches("noop", {}),
             IDLE: lambda: bench.batches("counting", {}),
             PEER: lambda: bench.batches("avro", {}),
-            OURS: lambda: bench.batches("azureblob", {"connectionString": azurite.connection_string}),
+            OURS: lambda: bench.batches(OURS, account),
+            BACKED_UP: lambda: bench.batches(OURS, {**account, "checkpointBackup": f"latency/backup-{next(backups)}"}),
         }
         taken = alternate("latency", contenders, max(rounds, ROUNDS))
     of_sink = {name: list(itertools.chain.from_iterable(each)) for name, each in taken.items()}
@@ -87,7 +90,7 @@ class Bench:
         match sink:
             case "avro":
                 writer = writer.option("path", hadoop_azure.url(self.azurite, "latency-peer", f"rows-{number}"))
-            case "azureblob":
+            case _ if sink == OURS:
                 writer = writer.option("path", f"latency/rows-{number}")
         query = writer.start()
         try:
