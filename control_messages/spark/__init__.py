@@ -4,13 +4,14 @@
     control messages alone, such as the end of a stream ─ control_envelopes ─► envelopes ─► any sink
     any source ─► envelopes ─ reconcile ─► flow ─ process ─► flow ─ forward ─► envelopes of the next stream
 
-`run_bounded` writes the rows of a bounded input, then the end of the stream. `run_until_end` stops a query when its
-input has ended; `read_trackers` and `why_held` show what holds its watermarks.
+`run_bounded` writes the rows of a bounded input, then the end of the stream; `start_bounded` is for who has to watch
+its query. `run_until_end` stops a query when its input has ended; `read_trackers` and `why_held` show what holds its
+watermarks.
 """
 
 from control_messages.partition_tracker import IdleTimeout
 from control_messages.producer import ProducerSpec
-from control_messages.spark.bounded import AzureBlobTransport, KafkaTransport, run_bounded
+from control_messages.spark.bounded import AzureBlobTransport, BoundedRun, KafkaTransport, run_bounded, start_bounded
 from control_messages.spark.columns import EmitColumns, EnvelopeColumns
 from control_messages.spark.event_time import EventTimeProcessor, process
 from control_messages.spark.progress import read_trackers, run_until_end, why_held
@@ -19,6 +20,7 @@ from control_messages.spark.upstream import control_envelopes, emit, forward, pa
 
 __all__ = [
     "AzureBlobTransport",
+    "BoundedRun",
     "EmitColumns",
     "EnvelopeColumns",
     "EventTimeProcessor",
@@ -34,6 +36,7 @@ __all__ = [
     "reconcile",
     "run_bounded",
     "run_until_end",
+    "start_bounded",
     "task_of",
     "why_held",
 ]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from azure_account.location import Location
@@ -69,21 +70,56 @@ def run_bounded(
     begun another one or ended this one while the job ran; it says what to do. `ValueError` if the stream has another
     number of partitions.
     """
+    run = start_bounded(frame, producer, columns, transport, checkpoint)
+    run.query.awaitTermination()
+    run.finish()
+    return run.producer
+
+
+def start_bounded(
+    frame: DataFrame, producer: ProducerSpec, columns: EmitColumns, transport: Transport, checkpoint: str
+) -> BoundedRun:
+    """Begin what `run_bounded` does, and return its query: for who has to watch it, such as a coordinated task.
+
+    The arguments are those of `run_bounded`. When the query has ended by itself, call `finish`.
+    """
     spark = frame.sparkSession
     job = Job(producer, _query_id(spark, checkpoint))
     run = replace(producer, generation=_start(spark, job, transport))
     envelopes = emit(frame, run, columns, by_sink=transport.adds_watermarks)
     writer = transport.write_stream(envelopes).option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    job = replace(job, query=str(query.id))
-    done = finish(job, run.generation, _newest(transport.control(spark)))
-    if done.ends is not None:
-        ending = replace(producer, generation=done.ends)
-        transport.append(_end_of_all_tasks(spark, ending) if done.nameless else _end_of_each_task(spark, ending))
-    if done.error is not None:
-        raise done.error
-    return run
+    return BoundedRun(query, run, spark, replace(job, query=str(query.id)), transport)
+
+
+@dataclass(frozen=True)
+class BoundedRun:
+    """A run of a bounded job. query: writes its rows. producer: of this run, with its generation."""
+
+    query: StreamingQuery
+    producer: ProducerSpec
+    _spark: SparkSession
+    _job: Job
+    _transport: Transport
+
+    def finish(self) -> None:
+        """Announce the end of the stream, after the query has ended by itself.
+
+        `ValueError` if the query runs. Raises what the query failed with; errors else as of `run_bounded`. A query that
+        was stopped is not finished: it has not written all rows.
+        """
+        if self.query.isActive:
+            text = f"the query of stream {self.producer.stream} runs. Wait for its end, then call `finish`."
+            raise ValueError(text)
+        self.query.awaitTermination()
+        job, spark = self._job, self._spark
+        done = finish(job, self.producer.generation, _newest(self._transport.control(spark)))
+        if done.ends is not None:
+            ending = replace(job.producer, generation=done.ends)
+            end = _end_of_all_tasks(spark, ending) if done.nameless else _end_of_each_task(spark, ending)
+            self._transport.append(end)
+        if done.error is not None:
+            raise done.error
 
 
 def _start(spark: SparkSession, job: Job, transport: Transport) -> int:
@@ -166,6 +202,8 @@ class Transport(Protocol):
         """
 
 
+_OF_QUERIES = frozenset(("checkpointBackup",))
+"""Options of the sink that are for queries with a checkpoint only."""
 _ENVELOPE_AVRO = json.dumps(
     {
         "type": "record",
@@ -201,7 +239,8 @@ class AzureBlobTransport:
 
     def append(self, envelopes: DataFrame) -> None:
         """As of `Transport`."""
-        envelopes.write.format("azureblob").mode("append").options(**self._writing(envelopes)).save(self.stream.where)
+        options = {key: value for key, value in self._writing(envelopes).items() if key not in _OF_QUERIES}
+        envelopes.write.format("azureblob").mode("append").options(**options).save(self.stream.where)
 
     def control(self, spark: SparkSession) -> DataFrame | None:
         """As of `Transport`."""

@@ -1,15 +1,17 @@
 """The streaming queries of a driver: one for each task that is assigned to it.
 
-    assigned ─► start ─► runs ─► fails ─► waits ─► started again
-                          │        └─ since it is fenced ─► waits until the task is taken away, `fenced_seconds` at most
-                          └─► taken away ─► stopped
+    assigned ─► prepare ─► start ─► runs ─► ends by itself ─► finish ─► done
+                                     │ └─► fails ─► waits ─► prepared and started again
+                                     │       └─ since it is fenced ─► waits until the task is taken away
+                                     └─► taken away ─► stopped
 
 A query that fails does not touch the others. It is started again after 1 s, 2 s, 4 s … up to a minute, which begins
 again when it has run for ten minutes. A query that fails since its sink refuses the epoch (`FencedError`) belongs to
 another driver: the coordinator of this one, which was suspended or cut off, is about to find out.
 
-Queries are prepared and started by the thread that calls `run`, one after the other: heartbeats do not wait for Spark,
-and Spark finds a Python source only in a thread with an active session. They are stopped by the coordinator's threads.
+Queries are prepared, started and finished by the thread that calls `run`, one after the other: heartbeats do not wait
+for Spark, and Spark finds a Python source only in a thread with an active session. They are stopped by the
+coordinator's threads.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import math
 import re
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import FencedError
@@ -28,8 +30,6 @@ from azure_account.worker_errors import own_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from coordination.leadership.leader import LeaderElector
     from coordination.processors.coordinator import JobCoordinator
@@ -50,18 +50,35 @@ class _Task:
     """A task of this driver. Times are seconds of the monotonic clock.
 
     due: when it is to be started. last_failure: of its query, or of the start of one; None when it has run long enough.
-    expired: it is being stopped, since the task is taken away.
+    expired: it is being stopped, since the task is taken away. abandoned: nobody waits for its start any more.
+    done: its query has ended by itself, and was finished.
     """
 
     name: str
     epoch: int
     due: float = 0.0
-    query: StreamingQuery | None = None
+    query: Query | None = None
     started_at: float = 0.0
     failures: int = 0
     last_failure: Exception | None = None
     fenced_at: float | None = None
     expired: bool = False
+    abandoned: bool = False
+    done: bool = False
+
+
+class Query(Protocol):
+    """What runs for a task: a streaming query, or a process or thread that looks like one."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether it runs. Asked only if there is something to finish."""
+
+    def exception(self) -> Exception | None:
+        """What it has failed with; None while it runs, and if it has ended without an error."""
+
+    def stop(self) -> None:
+        """Stop it. Returns when it has ended."""
 
 
 def _nothing(_: str, __: int) -> None:
@@ -73,18 +90,23 @@ class _QueryRunner:
 
     def __init__(
         self,
-        start: Callable[[str, int], StreamingQuery],
+        start: Callable[[str, int], Query],
         *,
         prepare: Callable[[str, int], object] | None = None,
+        finish: Callable[[str, int], object] | None = None,
         restarts: int | None = None,
         fenced_seconds: float = 120.0,
         stop_seconds: float = 120.0,
     ) -> None:
-        self._start, self._prepare, self._restarts = start, prepare or _nothing, restarts
+        self._start, self._prepare, self._finish, self._restarts = start, prepare or _nothing, finish, restarts
         self._fenced_seconds, self._stop_seconds = fenced_seconds, stop_seconds
         self._changed = threading.Condition()  # guards all that follows
         self._tasks: dict[str, _Task] = {}
-        self._starting: _Task | None = None
+        self._at_work: _Task | None = None
+        """The task whose query is being started, or finished."""
+        self._leave: Callable[[], None] = lambda: None
+        self._leaving = False
+        """Whether the job is left without waiting for the task that is at work."""
         self._ended = False
         self._failure: Exception | None = None
 
@@ -94,20 +116,38 @@ class _QueryRunner:
         It gives up when a query has failed once more than `restarts`, when one stays fenced, and when the coordinator
         or the elector fails. membership: the one whose listener this is.
         """
+        self._leave = membership.stop
         membership.start()
         try:
             while not self._ended:
                 self._start_next()
                 self._look_after_failures()
                 self._look_after_fenced()
+                self._finish_next()
         finally:
             membership.stop()
         if self._failure is not None:
             raise self._failure
 
-    def end(self) -> None:
-        """Have `run` stop the queries, leave the job, and return. May be called by any thread or signal handler."""
+    def end(self, within: float | None = None) -> None:
+        """Have `run` stop the queries, leave the job, and return. May be called by any thread or signal handler.
+
+        within: seconds. If `prepare`, `start` or `finish` still runs then, the job is left without waiting for it, so
+        that other drivers get the tasks; a query that it starts is stopped at once. By default it is waited for.
+        """
         self._ended = True
+        if within is not None:
+            timer = threading.Timer(within, self._leave_now)
+            timer.daemon = True
+            timer.start()
+
+    def _leave_now(self) -> None:
+        with self._changed:
+            self._leaving = True
+            if self._at_work is not None:
+                self._at_work.abandoned = True
+            self._changed.notify_all()
+        self._leave()
 
     @property
     def failing(self) -> dict[str, Exception]:
@@ -127,13 +167,18 @@ class _QueryRunner:
             expired = [self._tasks[name] for name, epoch in tasks.items() if self._has(name, epoch)]
             for task in expired:
                 task.expired = True
-            if not self._changed.wait_for(lambda: self._starting not in expired, _LONGEST_START_SECONDS):
-                text = f"A query of {', '.join(tasks)} is being started for {_LONGEST_START_SECONDS:.0f} s."
-                raise TimeoutError(text)
+            waited = self._changed.wait_for(
+                lambda: self._leaving or self._at_work not in expired, _LONGEST_START_SECONDS
+            )
+            if not waited and self._at_work is not None:
+                self._at_work.abandoned = True
+            expired = [task for task in expired if self._at_work is not task and self._has(task.name, task.epoch)]
         with pool(max(1, len(expired)), "stop-query") as executor:
             stopping = [executor.submit(self._stop, task) for task in expired]
         for each in stopping:
             each.result()
+        if not waited:
+            raise TimeoutError(f"A query of {', '.join(tasks)} is being started for {_LONGEST_START_SECONDS:.0f} s.")
 
     def _has(self, name: str, epoch: int) -> bool:
         return name in self._tasks and self._tasks[name].epoch == epoch
@@ -144,7 +189,7 @@ class _QueryRunner:
         with self._changed:
             del self._tasks[task.name]
 
-    def _stop_query(self, name: str, query: StreamingQuery) -> None:
+    def _stop_query(self, name: str, query: Query) -> None:
         """Stop a query, again if Spark has given up to wait for its end: what it waits for may end meanwhile."""
         begin = SYSTEM_CLOCK.monotonic()
         while (error := _late_stop(query)) is not None:
@@ -159,8 +204,8 @@ class _QueryRunner:
         """Prepare and start the query of one task that is due; without such a task wait for a second."""
         with self._changed:
             now = SYSTEM_CLOCK.monotonic()
-            due = (task for task in self._tasks.values() if task.query is None and task.due <= now and not task.expired)
-            task = next(due, None)
+            waiting = (task for task in self._tasks.values() if task.query is None and not (task.expired or task.done))
+            task = next((each for each in waiting if each.due <= now), None)
             if task is None:
                 self._changed.wait(_POLL_SECONDS)
                 return
@@ -169,15 +214,42 @@ class _QueryRunner:
             with self._changed:
                 if task.expired:
                     return
-                self._starting = task
+                self._at_work = task
             task.query, task.started_at = self._start(task.name, task.epoch), SYSTEM_CLOCK.monotonic()
         except Exception as error:  # noqa: BLE001 - what the program's function raises
             with self._changed:
                 self._note_failure(task, error)
         finally:
+            self._work_is_done(task)
+
+    def _work_is_done(self, task: _Task) -> None:
+        """Let those go on who wait for a start or a finish. If nobody did so for long enough, stop what was started."""
+        if task.abandoned:
+            logger.warning("task %s was taken away while its query was started: it is stopped", task.name)
+            self._stop(task)
+        with self._changed:
+            self._at_work = None
+            self._changed.notify_all()
+
+    def _finish_next(self) -> None:
+        """Finish one task whose query has ended by itself."""
+        if self._finish is None:
+            return
+        with self._changed:
+            running = (task for task in self._tasks.values() if task.query is not None and not task.expired)
+            task = next((each for each in running if _has_ended(each.query)), None)
+            if task is None:
+                return
+            self._at_work = task
+        try:
+            self._finish(task.name, task.epoch)
             with self._changed:
-                self._starting = None
-                self._changed.notify_all()
+                task.query, task.done = None, True
+        except Exception as error:  # noqa: BLE001 - what the program's function raises
+            with self._changed:
+                self._note_failure(task, error)
+        finally:
+            self._work_is_done(task)
 
     def _look_after_failures(self) -> None:
         """Note which queries have failed, and which have run long enough to forget that."""
@@ -232,6 +304,9 @@ class TaskQueries(_QueryRunner):
     prepare: is called before each start, with the same arguments, for what may take long, such as a restore of the
         checkpoint. If the task is taken away meanwhile, nobody waits for it, and the query is not started. Its error
         counts as one of `start`.
+    finish: is called when a query has ended by itself without an error, with the same arguments, for what comes after
+        its last row, such as the end of a bounded job. Then the task is done, and is not started again as long as it
+        stays with this driver. Its error counts as one of the query. Without it such a task is left as it is.
     restarts: how often a query that fails is started again before the driver gives up; None for always.
     fenced_seconds: how long a query that was fenced may stay assigned to this driver.
     stop_seconds: how long a query that does not stop within `spark.sql.streaming.stopTimeout` is stopped again, before
@@ -246,7 +321,8 @@ class TaskQueries(_QueryRunner):
         """Stop the queries of these tasks. Returns when none of them runs.
 
         Raises what Spark raises when a query cannot be stopped, after the others have been; after `stop_seconds` if
-        Spark has waited in vain for its end. `TimeoutError` if the start of a query takes longer than a minute.
+        Spark has waited in vain for its end. `TimeoutError` if the start of a query takes longer than a minute; it is
+        stopped when it has started.
         """
         self._stop_tasks(tasks)
 
@@ -270,9 +346,10 @@ class LeaderQuery(_QueryRunner):
 
     def __init__(
         self,
-        start: Callable[[int], StreamingQuery],
+        start: Callable[[int], Query],
         *,
         prepare: Callable[[int], object] | None = None,
+        finish: Callable[[int], object] | None = None,
         restarts: int | None = None,
         fenced_seconds: float = 120.0,
         stop_seconds: float = 120.0,
@@ -280,6 +357,7 @@ class LeaderQuery(_QueryRunner):
         super().__init__(
             lambda _, epoch: start(epoch),
             prepare=None if prepare is None else lambda _, epoch: prepare(epoch),
+            finish=None if finish is None else lambda _, epoch: finish(epoch),
             restarts=restarts,
             fenced_seconds=fenced_seconds,
             stop_seconds=stop_seconds,
@@ -300,7 +378,12 @@ class LeaderQuery(_QueryRunner):
         self._fail(error)
 
 
-def _late_stop(query: StreamingQuery) -> Exception | None:
+def _has_ended(query: Query | None) -> bool:
+    """Whether a query has ended without an error."""
+    return query is not None and not query.isActive and query.exception() is None
+
+
+def _late_stop(query: Query) -> Exception | None:
     """Stop a query. Spark's error, if it has waited in vain for the end of the query."""
     try:
         query.stop()

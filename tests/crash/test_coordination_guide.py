@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -10,14 +11,18 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from azure_account.errors import FencedError
+from control_messages.messages import MessageType
 from tests.crash.flights import write_files
 from tests.crash.killing import ROOT
 from tests.crash.visible_blobs import VisibleBlobs
@@ -127,6 +132,44 @@ def test_a_driver_of_the_guide_that_is_lost_with_its_disk_is_followed_by_the_oth
         assert 0 == drivers[1 - lost].wait(90)
     for airport in AIRPORTS:
         assert sorted(2 * ROWS["flight"].to_pylist()) == flights_of(azurite, container_name, airport)
+
+
+@pytest.mark.spark
+def test_the_bounded_jobs_of_the_guide_write_each_row_once_and_their_ends(
+    azurite: Azurite, container_name: str, tmp_path: Path
+) -> None:
+    shared, restored, _, bounded, *_ = examples(container_name, tmp_path)
+    before, after = shared.split("queries = TaskQueries(start)\n")
+    (tmp_path / "driver.py").write_text(before + restored + bounded + after, "utf-8")
+    times = pa.array([datetime(2013, 1, 1, hour, tzinfo=timezone.utc) for hour in (5, 6)])
+    rows = ROWS.append_column("departure", times)
+
+    def ends(airport: str) -> int:
+        """How many generations have ended."""
+        visible = VisibleBlobs.of(azurite.connection_string, container_name, airport, ROWS.schema)
+        control = [message for entry in visible.state().entries for message in entry.get("control", ())]
+        return len({each["generation"] for each in control if each["type"] == "endOfStream"})
+
+    def all_ended(night: int) -> bool:
+        return all(ends(airport) == night for airport in AIRPORTS)
+
+    for night in (1, 2):
+        for airport in AIRPORTS:
+            (tmp_path / "flights" / airport).mkdir(parents=True, exist_ok=True)
+            pa.parquet.write_table(rows, tmp_path / "flights" / airport / f"{night}.parquet")
+        with ExitStack() as stack:
+            process = driver(stack, tmp_path / "driver.py", azurite)
+            wait_for(partial(all_ended, night), 240)
+            if night == 2:
+                os.kill(process.pid, signal.SIGTERM)
+                assert 0 == process.wait(90)
+        shutil.rmtree(tmp_path / "checkpoints")
+    for airport in AIRPORTS:
+        visible = VisibleBlobs.of(azurite.connection_string, container_name, airport, ROWS.schema)
+        blobs = [visible.container.download_blob(name).readall() for name in sorted(visible.state().published)]
+        envelopes = [row["value"] for blob in blobs for row in fastavro.reader(io.BytesIO(blob))]
+        found = sorted(json.loads(each[1:])["flight"] for each in envelopes if each[0] == MessageType.USER)
+        assert sorted(2 * ROWS["flight"].to_pylist()) == found
 
 
 def test_the_other_examples_work(

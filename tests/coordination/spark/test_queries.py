@@ -42,6 +42,7 @@ class Query:
     stop_failure: Exception | None = None
     late_stops: int = 0
     """How often Spark waits for its end in vain."""
+    isActive: bool = True
 
     def exception(self) -> Exception | None:
         return self.failure
@@ -278,6 +279,120 @@ def test_a_query_whose_start_hangs_does_not_keep_the_coordinator_for_ever(monkey
     assert [True] == [query.stopped for query in driver.started]
     driver.queries.end()
     assert driver.ended()
+
+
+def test_a_query_that_is_started_after_its_task_was_given_up_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "_LONGEST_START_SECONDS", 0.05)
+    driver = Driver().run()
+    driver.may_start.clear()
+    driver.queries.on_new_job_model({"a": 1})
+    driver.starting.wait(60)
+    with pytest.raises(TimeoutError):
+        driver.queries.on_job_model_expired({"a": 1})
+    driver.queries.on_coordinator_failure(TransientError("a listener has failed"))
+    driver.may_start.set()
+
+    assert driver.ended()
+    assert [True] == [query.stopped for query in driver.started]
+    assert "a listener has failed" == str(driver.error)
+
+
+@dataclass
+class Member:
+    """A membership whose `stop` has the tasks stopped, as a coordinator's has."""
+
+    driver: Driver
+    tasks: dict[str, int]
+    left: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        self.driver.queries.on_new_job_model(self.tasks)
+
+    def stop(self) -> None:
+        self.driver.queries.on_job_model_expired(self.tasks)
+        self.left.set()
+
+
+@pytest.mark.parametrize("state", ["preparing", "starting", "running", "finishing"])
+def test_the_job_is_left_in_time_whatever_a_query_is_at(state: str) -> None:
+    finishing, may_finish = threading.Event(), threading.Event()
+
+    def finish(_: str, __: int) -> None:
+        finishing.set()
+        may_finish.wait(60)
+
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, prepare=driver._prepare, finish=finish)
+    member = Member(driver, {"a": 1})
+    thread = threading.Thread(target=driver.queries.run, args=(cast("Any", member),))
+    if state == "preparing":
+        driver.may_prepare.clear()
+    if state == "starting":
+        driver.may_start.clear()
+    thread.start()
+    until(lambda: driver.prepared)
+    if state != "preparing":
+        driver.starting.wait(60)
+    if state in ("running", "finishing"):
+        until(lambda: driver.started)
+    if state == "finishing":
+        driver.started[0].isActive = False
+        finishing.wait(60)
+
+    driver.queries.end(within=0.05)
+    assert member.left.wait(60)
+    assert thread.is_alive() or state == "running"
+    for each in (driver.may_prepare, driver.may_start, may_finish):
+        each.set()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert [] == [query.task for query in driver.started if query.isActive and not query.stopped]
+    assert (state == "preparing") == (not driver.started)
+
+
+def test_a_query_that_has_ended_by_itself_is_finished_once_and_its_task_is_done() -> None:
+    finished: list[tuple[str, int]] = []
+
+    def finish(task: str, epoch: int) -> None:
+        finished.append((task, epoch))
+        if len(finished) == 1:
+            raise RuntimeError("no answer")
+
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, finish=finish)
+    driver.run()
+    driver.queries.on_new_job_model({"a": 1, "b": 1})
+    until(lambda: len(driver.started) == 2)
+    driver.started[0].isActive = False
+    until(lambda: len(driver.started) == 3)
+    driver.started[2].isActive = False
+    until(lambda: len(finished) == 2)
+    driver.queries.on_new_job_model({"c": 1})
+    until(lambda: len(driver.started) == 4)
+    assert [("a", 1), ("a", 1)] == finished
+
+    driver.queries.on_job_model_expired({"a": 1})
+    driver.queries.on_new_job_model({"a": 2})
+    until(lambda: len(driver.started) == 5)
+    assert ("a", 2) == (driver.started[4].task, driver.started[4].epoch)
+    driver.queries.end()
+    assert driver.ended()
+    assert driver.error is None
+
+
+def test_a_query_that_fails_is_not_finished() -> None:
+    finished: list[int] = []
+    query = LeaderQuery(lambda epoch: cast("StreamingQuery", Query("q", epoch)), finish=finished.append)
+    query.on_elected(7)
+    query._start_next()
+    running = cast("Query", query._tasks["leader"].query)
+    query._finish_next()
+    running.isActive, running.failure = False, RuntimeError("a bug")
+    query._finish_next()
+    assert [] == finished
+    running.failure = None
+    query._finish_next()
+    assert [7] == finished
 
 
 def test_a_query_that_fails_is_started_again_and_then_the_driver_gives_up() -> None:
