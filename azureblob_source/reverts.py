@@ -25,8 +25,9 @@ def revert_batches(where: Location, query: str, after: int, *, epoch: int | None
     after: the batch that stays the last one, such as `RestoredCheckpoint.batch`; -1 takes all batches back.
     epoch: of the query's writer, if its stream has one.
 
-    Call it while the query does not run. It then writes these batches again, with the rows that its checkpoint gives
-    them. A streaming read that has read them already reads them twice. Idempotent: run it again if it was interrupted.
+    Call it while the query does not run, after a restore from a background backup, and again if it was interrupted; not
+    any more once the query has started. The query then writes these batches again, with the rows that its checkpoint
+    gives them. A streaming read that has read them already reads them twice.
 
     `NotFoundError` if the stream has no log. `ConflictError` if a vacuum may have removed one of the batches.
     `ConfigurationError` if one of them replaced all earlier rows (`outputMode("complete")`). `FencedError` if the

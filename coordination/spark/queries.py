@@ -57,7 +57,7 @@ class _Task:
     name: str
     epoch: int
     due: float = 0.0
-    query: Query | None = None
+    query: TaskQuery | None = None
     started_at: float = 0.0
     failures: int = 0
     last_failure: Exception | None = None
@@ -67,7 +67,21 @@ class _Task:
     done: bool = False
 
 
-class Query(Protocol):
+@dataclass(frozen=True)
+class QueryLimits:
+    """When a driver gives up: it leaves the job, and `run` raises the failure.
+
+    restarts: how often a query that fails is started again before that; None for always.
+    fenced_seconds: how long a query that was fenced may stay assigned to this driver.
+    stop_seconds: how long a query that does not stop within `spark.sql.streaming.stopTimeout` is stopped again.
+    """
+
+    restarts: int | None = None
+    fenced_seconds: float = 120.0
+    stop_seconds: float = 120.0
+
+
+class TaskQuery(Protocol):
     """What runs for a task: a streaming query, or a process or thread that looks like one."""
 
     @property
@@ -90,16 +104,15 @@ class _QueryRunner:
 
     def __init__(
         self,
-        start: Callable[[str, int], Query],
+        start: Callable[[str, int], TaskQuery],
         *,
         prepare: Callable[[str, int], object] | None = None,
         finish: Callable[[str, int], object] | None = None,
-        restarts: int | None = None,
-        fenced_seconds: float = 120.0,
-        stop_seconds: float = 120.0,
+        end_when_done: bool = False,
+        limits: QueryLimits = QueryLimits(),
     ) -> None:
-        self._start, self._prepare, self._finish, self._restarts = start, prepare or _nothing, finish, restarts
-        self._fenced_seconds, self._stop_seconds = fenced_seconds, stop_seconds
+        self._start, self._prepare, self._finish = start, prepare or _nothing, finish
+        self._end_when_done, self._limits = end_when_done, limits
         self._changed = threading.Condition()  # guards all that follows
         self._tasks: dict[str, _Task] = {}
         self._at_work: _Task | None = None
@@ -132,8 +145,9 @@ class _QueryRunner:
     def end(self, within: float | None = None) -> None:
         """Have `run` stop the queries, leave the job, and return. May be called by any thread or signal handler.
 
-        within: seconds. If `prepare`, `start` or `finish` still runs then, the job is left without waiting for it, so
-        that other drivers get the tasks; a query that it starts is stopped at once. By default it is waited for.
+        within: seconds, after which the job is left, so that other drivers get the tasks, though `prepare`, `start` or
+        `finish` still runs. `run` returns when that does; a query that it starts is stopped at once. By default the
+        job is left when it has returned.
         """
         self._ended = True
         if within is not None:
@@ -189,12 +203,12 @@ class _QueryRunner:
         with self._changed:
             del self._tasks[task.name]
 
-    def _stop_query(self, name: str, query: Query) -> None:
+    def _stop_query(self, name: str, query: TaskQuery) -> None:
         """Stop a query, again if Spark has given up to wait for its end: what it waits for may end meanwhile."""
         begin = SYSTEM_CLOCK.monotonic()
         while (error := _late_stop(query)) is not None:
             waited = SYSTEM_CLOCK.monotonic() - begin
-            if waited >= self._stop_seconds:
+            if waited >= self._limits.stop_seconds:
                 logger.error("the query of task %s has not stopped for %.0f s: end this process", name, waited)
                 raise error
             logger.warning("the query of task %s has not stopped for %.0f s: it is stopped again", name, waited)
@@ -245,6 +259,8 @@ class _QueryRunner:
             self._finish(task.name, task.epoch)
             with self._changed:
                 task.query, task.done = None, True
+                if self._end_when_done and all(each.done for each in self._tasks.values()):
+                    self._ended = True
         except Exception as error:  # noqa: BLE001 - what the program's function raises
             with self._changed:
                 self._note_failure(task, error)
@@ -265,7 +281,10 @@ class _QueryRunner:
         """Give up if a task that was fenced stays assigned: something else than this job has raised the epoch."""
         with self._changed:
             for task in self._tasks.values():
-                if task.fenced_at is not None and SYSTEM_CLOCK.monotonic() - task.fenced_at >= self._fenced_seconds:
+                if (
+                    task.fenced_at is not None
+                    and SYSTEM_CLOCK.monotonic() - task.fenced_at >= self._limits.fenced_seconds
+                ):
                     logger.error("task %s is fenced, but assigned to this driver still: it gives up", task.name)
                     self._fail(task.last_failure or RuntimeError(task.name))
 
@@ -279,7 +298,7 @@ class _QueryRunner:
             logger.warning("task %s of epoch %d is fenced: %s", task.name, task.epoch, _cause(failure))
             return
         task.failures += 1
-        if self._restarts is not None and task.failures > self._restarts:
+        if self._limits.restarts is not None and task.failures > self._limits.restarts:
             logger.error("task %s has failed %d times: this driver gives up", task.name, task.failures)
             self._fail(failure)
             return
@@ -307,10 +326,8 @@ class TaskQueries(_QueryRunner):
     finish: is called when a query has ended by itself without an error, with the same arguments, for what comes after
         its last row, such as the end of a bounded job. Then the task is done, and is not started again as long as it
         stays with this driver. Its error counts as one of the query. Without it such a task is left as it is.
-    restarts: how often a query that fails is started again before the driver gives up; None for always.
-    fenced_seconds: how long a query that was fenced may stay assigned to this driver.
-    stop_seconds: how long a query that does not stop within `spark.sql.streaming.stopTimeout` is stopped again, before
-        the driver gives up.
+    end_when_done: whether the driver leaves the job, and `run` returns, when all tasks that it has are done.
+    limits: when the driver gives up.
     """
 
     def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
@@ -346,21 +363,19 @@ class LeaderQuery(_QueryRunner):
 
     def __init__(
         self,
-        start: Callable[[int], Query],
+        start: Callable[[int], TaskQuery],
         *,
         prepare: Callable[[int], object] | None = None,
         finish: Callable[[int], object] | None = None,
-        restarts: int | None = None,
-        fenced_seconds: float = 120.0,
-        stop_seconds: float = 120.0,
+        end_when_done: bool = False,
+        limits: QueryLimits = QueryLimits(),
     ) -> None:
         super().__init__(
             lambda _, epoch: start(epoch),
             prepare=None if prepare is None else lambda _, epoch: prepare(epoch),
             finish=None if finish is None else lambda _, epoch: finish(epoch),
-            restarts=restarts,
-            fenced_seconds=fenced_seconds,
-            stop_seconds=stop_seconds,
+            end_when_done=end_when_done,
+            limits=limits,
         )
         self._led: dict[str, int] = {}
 
@@ -378,12 +393,12 @@ class LeaderQuery(_QueryRunner):
         self._fail(error)
 
 
-def _has_ended(query: Query | None) -> bool:
+def _has_ended(query: TaskQuery | None) -> bool:
     """Whether a query has ended without an error."""
     return query is not None and not query.isActive and query.exception() is None
 
 
-def _late_stop(query: Query) -> Exception | None:
+def _late_stop(query: TaskQuery) -> Exception | None:
     """Stop a query. Spark's error, if it has waited in vain for the end of the query."""
     try:
         query.stop()

@@ -161,7 +161,6 @@ def test_the_bounded_jobs_of_the_guide_write_each_row_once_and_their_ends(
             process = driver(stack, tmp_path / "driver.py", azurite)
             wait_for(partial(all_ended, night), 240)
             if night == 2:
-                os.kill(process.pid, signal.SIGTERM)
                 assert 0 == process.wait(90)
         shutil.rmtree(tmp_path / "checkpoints")
     for airport in AIRPORTS:

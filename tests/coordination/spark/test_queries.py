@@ -13,7 +13,7 @@ from azure_account.errors import FencedError, TransientError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from coordination import LeaderElector, LeaseTiming
-from coordination.spark import LeaderQuery, TaskQueries, queries
+from coordination.spark import LeaderQuery, QueryLimits, TaskQueries, queries
 from tools.reporting import wait_for
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Driver:
         self.may_start.set()
         self.may_prepare.set()
         self.queries = TaskQueries(
-            self._begin, prepare=self._prepare, restarts=self.restarts, fenced_seconds=self.fenced_seconds
+            self._begin, prepare=self._prepare, limits=QueryLimits(self.restarts, self.fenced_seconds)
         )
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run)
@@ -249,7 +249,7 @@ def test_a_query_that_stops_late_is_stopped_again_and_the_driver_goes_on(caplog:
 
 def test_a_query_that_never_stops_is_given_up_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, stop_seconds=0.1)
+    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(stop_seconds=0.1))
     driver.run()
     driver.queries.on_new_job_model({"a": 1})
     until(lambda: driver.started)
@@ -378,6 +378,21 @@ def test_a_query_that_has_ended_by_itself_is_finished_once_and_its_task_is_done(
     driver.queries.end()
     assert driver.ended()
     assert driver.error is None
+
+
+def test_a_driver_may_end_when_all_of_its_tasks_are_done() -> None:
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, finish=lambda *_: None, end_when_done=True)
+    driver.run()
+    driver.queries.on_new_job_model({"a": 1, "b": 1})
+    until(lambda: len(driver.started) == 2)
+    driver.started[0].isActive = False
+    until(lambda: driver.queries._tasks["a"].done or driver.queries._tasks["b"].done)
+    assert driver._thread.is_alive()
+    driver.started[1].isActive = False
+    assert driver.ended()
+    assert driver.error is None
+    assert ["started", "stopped"] == driver.joined
 
 
 def test_a_query_that_fails_is_not_finished() -> None:
