@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import uuid
 from typing import TYPE_CHECKING
 
 from azure_account import connect
-from azure_account.clock import SYSTEM_CLOCK, utc
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError
 from azure_account.location import check_location
 from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import Draft
 from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.sink import prepare
 
@@ -43,5 +42,4 @@ def open_epoch(where: Location, epoch: int) -> None:
         raise ConfigurationError(text)
     container = connect(given.account).container(given.address.container)
     prepare(container, create=given.create_container)
-    draft = Draft(uuid.uuid4().hex, utc(SYSTEM_CLOCK).isoformat(timespec="milliseconds"), epoch=epoch)
-    commit.append_epoch(CommitLog(container, stream), draft, Publisher(container))
+    commit.append_epoch(CommitLog(container, stream), new_draft(SYSTEM_CLOCK, epoch), Publisher(container))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SYSTEM_CLOCK, utc
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError
 from azure_account.location import check_location
-from azureblob_source.log.entry import Draft, Transaction
+from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import check_stream
 from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ def revert_batches(where: Location, query: str, after: int, *, epoch: int | None
     where: the stream, `container/stream`, and the account; of a query that writes to several streams, any of them.
     query: its id, such as `RestoredCheckpoint.query`; or a `txnAppId`.
     after: the batch that stays the last one, such as `RestoredCheckpoint.batch`; -1 takes all batches back.
-    epoch: of the query's writer, if its stream has one.
+    epoch: of the query's writer, if its stream has one. Writers of lower epochs are refused then.
 
     Call it while the query does not run, after a restore from a background backup, and again if it was interrupted; not
     any more once the query has started. The query then writes these batches again, with the rows that its checkpoint
     gives them. A streaming read that has read them already reads them twice.
 
-    `NotFoundError` if the stream has no log. `ConflictError` if a vacuum may have removed one of the batches.
+    `ConflictError` if a vacuum may have removed one of the batches, or the query goes on writing.
     `ConfigurationError` if one of them replaced all earlier rows (`outputMode("complete")`). `FencedError` if the
     stream is at a higher epoch.
     """
@@ -39,9 +39,5 @@ def revert_batches(where: Location, query: str, after: int, *, epoch: int | None
     check_stream(where.path, option="where")
     container = where.open()
     plan = plan_revert(container, where.path, Transaction(query, after))
-
-    def draft() -> Draft:
-        return Draft(uuid.uuid4().hex, utc(SYSTEM_CLOCK).isoformat(timespec="milliseconds"), epoch=epoch)
-
-    carry_out(container, plan, draft, Publisher(container))
+    carry_out(container, plan, lambda: new_draft(SYSTEM_CLOCK, epoch), Publisher(container))
     return plan.batches

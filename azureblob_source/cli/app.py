@@ -45,6 +45,7 @@ from azureblob_source.log.entry import Draft, LogEntry, Transaction
 from azureblob_source.log.naming import BATCHES, log_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out, void_version
+from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.inventory import inventory
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
@@ -274,17 +275,19 @@ def revert_command(
     """Take back the batches of a query that its restored checkpoint does not have. Shows the plan, then asks."""
     shell = shell_of(ctx)
     place = _place(shell, where, given)
+    _newest(place.log(shell), 1)  # an error if there is no log
     plan = plan_revert(place.container, place.named(), Transaction(query, after))
     for line in text.revert_lines(plan):
         (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
     done = None
-    if plan.batches and not given.dry_run and confirmed(shell, "Take them back?", given):
-        done = carry_out(place.container, plan, lambda: _draft(shell, place), Publisher(place.container))
+    if plan.is_needed and not given.dry_run and confirmed(shell, "Take them back?", given):
+        carry_out(place.container, plan, lambda: _draft(shell, place), Publisher(place.container))
+        done = plan
     if given.as_json:
-        print_json(revert_json(plan, done))
+        print_json(revert_json(plan, done=done is not None))
     elif done is not None:
         shell.out.print(f"Took back {plural(len(plan.batches), 'batch')}.")
-    _end(shell, len(plan.batches), done, dry_run=given.dry_run)
+    _end(shell, plan.is_needed, done, dry_run=given.dry_run)
 
 
 @app.command(name="vacuum")
@@ -390,7 +393,7 @@ def _print_rows(shell: CommandContext, found: Sequence[Rows], count: int, *, as_
 
 
 def _draft(shell: CommandContext, place: CommandTarget) -> Draft:
-    return Draft(uuid.uuid4().hex, shell.now.isoformat(timespec="milliseconds"), epoch=place.epoch)
+    return new_draft(shell.clock, place.epoch)
 
 
 def _end(shell: CommandContext, work: int, done: object, *, dry_run: bool) -> None:

@@ -10,7 +10,7 @@ from azure_account.cli.json_lines import jsonable
 from azureblob_source.log import entry as log_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from azureblob_source.log.entry import LogEntry
     from azureblob_source.maintenance.inventory import StreamSummary
@@ -80,18 +80,23 @@ def vacuum_json(plan: VacuumPlan, done: VacuumResult | None) -> dict[str, object
     return document
 
 
-def revert_json(plan: RevertPlan, done: Mapping[str, int] | None) -> dict[str, object]:
+def revert_json(plan: RevertPlan, *, done: bool) -> dict[str, object]:
     """The document of `revert`."""
     streams = {
         name: {
             "versions": [entry.version for entry in entries],
             "rows": sum(entry.rows for entry in entries),
             "blobs": sum(len(entry.blobs) for entry in entries),
-            "revertedBy": None if done is None else done.get(name),
         }
         for name, entries in plan.of_streams().items()
     }
-    return {"query": plan.last.id, "after": plan.last.version, "batches": plan.batches, "streams": streams}
+    return {
+        "query": plan.last.id,
+        "after": plan.last.version,
+        "batches": plan.batches,
+        "streams": streams,
+        "done": done,
+    }
 
 
 def repair_json(plan: RepairPlan, done: RepairResult | None) -> dict[str, object]:

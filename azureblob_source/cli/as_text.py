@@ -220,8 +220,10 @@ def void_lines(entry: LogEntry, *, leave_blobs: bool) -> list[str]:
 def revert_lines(plan: RevertPlan) -> list[str]:
     """What a revert would do, in sentences."""
     batches = plan.batches
+    if not plan.is_needed:
+        return [f"The log knows no batch after {plan.last.version} of {plan.last.id}: nothing is to be taken back."]
     if not batches:
-        return [f"The log has no batch after {plan.last.version} of {plan.last.id}: nothing is to be taken back."]
+        return ["No rows are to be taken back. What an interrupted revert has left will be deleted."]
     lines = [f"{plural(len(batches), 'batch')} of {plan.last.id} will be taken back, {_span(batches)}:"]
     for stream, entries in plan.of_streams().items():
         versions = [entry.version for entry in entries]

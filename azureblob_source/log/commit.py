@@ -30,6 +30,8 @@ Why this order holds (each clause is a test):
   * The head remembers for each recent transaction the entry that holds it, or that it was voided. So this holds even
     when a vacuum has deleted the entry and its void: an entry below the retention boundary was published unless the
     head denies it.
+  * A revert takes the last batches of a query back: the head remembers the batch before them as its last one, so they
+    are committed again. A writer that was suspended in one of them finds it revoked.
   * A put below the retention boundary (a vacuum has moved it while this writer was paused) commits nothing:
     `CommitLog.put` raises an error, and the batch is run again.
 """
@@ -234,12 +236,17 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publi
             "%s: batch %s of %s was committed before batch %s; this repeat of it is ignored",
             log.stream, transaction.version, transaction.id, last.version,
         )  # fmt: skip
-    elif isinstance(entry, LogEntry) and entry.rows != draft.rows and draft.batch_version is None:
+    elif isinstance(entry, LogEntry) and _has_other_rows(entry, draft):
         logger.warning(
             "%s: batch %s of %s was committed with %s rows; this attempt has %s, which are used only if those are lost",
             log.stream, transaction.version, transaction.id, entry.rows, draft.rows,
         )  # fmt: skip
     return entry
+
+
+def _has_other_rows(entry: LogEntry, draft: Draft) -> bool:
+    """Whether a batch is repeated with another number of rows. Of the last batch before a revert that is not known."""
+    return entry.operation != "revert" and entry.rows != draft.rows and draft.batch_version is None
 
 
 def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: Publisher) -> LogEntry | None:

@@ -243,9 +243,10 @@ class LogEntry(Change):
         """The version of the last revert up to this entry."""
         return self.version if self.operation == "revert" else self.last_revert
 
-    def revokes(self, version: int) -> bool:
-        """Whether this one revokes an earlier entry: it has added and removed nothing."""
-        return version == self.replaces or version in self.reverts
+    @property
+    def revoked(self) -> frozenset[int]:
+        """Versions of the entries that this one revokes: they count as if they had added and removed nothing."""
+        return frozenset(self.reverts if self.replaces is None else (self.replaces,))
 
     def belongs_with(self, other: LogEntry) -> bool:
         """Whether this can be an entry of the log of `other`, which comes before it."""

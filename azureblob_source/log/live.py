@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def entries_in_effect(entries: Iterable[LogEntry]) -> list[LogEntry]:
     """The entries that no other of them revokes. A revoked entry has added and removed nothing."""
     entries = list(entries)
-    revoked = {entry.replaces for entry in entries} | {version for entry in entries for version in entry.reverts}
+    revoked = frozenset[int]().union(*(entry.revoked for entry in entries))
     return [entry for entry in entries if entry.version not in revoked]
 
 

@@ -22,6 +22,8 @@ from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.roll_forward import publish_earlier
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import Draft
     from azureblob_source.log.publish import Publisher
@@ -31,28 +33,46 @@ logger = logging.getLogger(__name__)
 _AT_ONCE = 16
 
 
-def revert(log: CommitLog, last: Transaction, draft: Draft, publisher: Publisher) -> LogEntry | None:
+def revert(
+    log: CommitLog, last: Transaction, draft: Draft, publisher: Publisher, planned: Collection[int]
+) -> LogEntry | None:
     """Take back the batches after `last` of its id; returns the entry that does so. None if there are none.
 
-    draft: gives write id, time and epoch. What earlier writers have committed is published first. Errors as of
-    `batches_after`; `FencedError` if the epoch is too low. The query must not run meanwhile.
+    draft: gives write id, time and epoch. planned: versions of the entries that may be taken back. What earlier writers
+    have committed is published first. The query must not run meanwhile.
+
+    `ConflictError` if there are others than those planned: the query has gone on. Errors as of `batches_after`;
+    `ConfigurationError` if blobs must not be deleted; `FencedError` if the epoch is too low.
     """
+    of_streams = is_batch_log(log.stream)
     while True:
         head = log.refresh()
         check_epoch(log, head, draft.epoch)
-        of_streams = is_batch_log(log.stream)
         if not of_streams and not publish_earlier(log, head, publisher, draft):
             continue
-        taken_back = batches_after(log, last)
-        if not taken_back or head is None:
+        if head is None or not has_batches_after(log, last):
             return None
-        blobs = () if of_streams else (blob for entry in taken_back for blob in entry.blobs)
+        taken_back = batches_after(log, last)
+        unplanned = [entry.version for entry in taken_back if entry.version not in planned]
+        if unplanned:
+            cause = f"version {unplanned[0]} was written after the revert was planned"
+            raise ConflictError(describe("revert", _place(log), cause, "Stop the query, then look again."))
+        blobs = [] if of_streams else [blob.removal for entry in taken_back for blob in entry.blobs]
+        if blobs:
+            publisher.probe_service(log.stream, draft.attributes, deletes=True)
         versions = tuple(entry.version for entry in taken_back)
         reverting = replace(draft, operation="revert", transaction=last, reverts=versions)
-        entry = reverting.removing(blob.removal for blob in blobs).succeeding(head, head.version)
+        entry = reverting.removing(blobs).succeeding(head, head.version)
         if log.put(entry).write_id == entry.write_id:
-            publisher.publish(entry)
+            if not of_streams:
+                publisher.publish(entry)
             return entry
+
+
+def has_batches_after(log: CommitLog, last: Transaction) -> bool:
+    """Whether the log remembers a later batch than `last` of its id, be it voided or without rows."""
+    newest = remembered(log.head(), last)
+    return newest is not None and newest.version > last.version
 
 
 def batches_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
@@ -60,23 +80,8 @@ def batches_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
 
     `ConflictError` if a vacuum may have removed one of them, `ConfigurationError` if one replaced all earlier rows.
     """
-    head = log.head()
-    newest = remembered(head, last)
-    if head is None or newest is None or newest.version <= last.version:
-        return []
-    found: list[LogEntry] = []
-    oldest, until = log.first() or 0, head.version
-    while until >= oldest and not any(_is_up_to(entry, last) for entry in found):
-        start = max(oldest, until - _AT_ONCE + 1)
-        found = log.entries(start, until) + found
-        until = start - 1
-    taken_back = [
-        entry
-        for entry in entries_in_effect(found)
-        if entry.transaction is not None and entry.transaction.id == last.id and entry.operation != "revert"
-        if entry.transaction.version > last.version
-    ]
-    _check_all_kept(log, last, found, taken_back)
+    found = entries_after(log, last)
+    taken_back = [entry for entry in entries_in_effect(found) if is_after(entry, last)]
     for entry in taken_back:
         if entry.operation == "overwrite":
             cause = f"{entry.transaction} (version {entry.version}) has replaced all earlier rows, which are deleted"
@@ -85,18 +90,40 @@ def batches_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
     return taken_back
 
 
+def entries_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
+    """All entries, also of others, from the last one of a batch up to `last` on. Errors as of `batches_after`."""
+    head = log.head()
+    if head is None or not has_batches_after(log, last):
+        return []
+    found: list[LogEntry] = []
+    oldest, until, reached = log.first() or 0, head.version, False
+    while until >= oldest and not reached:
+        some = log.entries(max(oldest, until - _AT_ONCE + 1), until)
+        reached = any(_is_up_to(entry, last) for entry in some)
+        found, until = some + found, some[0].version - 1
+    if not reached and oldest > 0:
+        _check_all_kept(log, last, found[0])
+    return found
+
+
+def is_after(entry: LogEntry, last: Transaction) -> bool:
+    """Whether it has written a later batch of the id of `last`."""
+    own = entry.transaction
+    return own is not None and own.id == last.id and own.version > last.version and entry.operation != "revert"
+
+
 def _is_up_to(entry: LogEntry, last: Transaction) -> bool:
     own = entry.transaction
     return own is not None and own.id == last.id and own.version <= last.version
 
 
-def _check_all_kept(log: CommitLog, last: Transaction, found: list[LogEntry], taken_back: list[LogEntry]) -> None:
-    """`ConflictError` unless the entries that were found begin before, or with, the first batch after `last`."""
-    if any(_is_up_to(entry, last) for entry in found) or not log.kept_from:
+def _check_all_kept(log: CommitLog, last: Transaction, oldest: LogEntry) -> None:
+    """`ConflictError` unless the oldest entry that is kept shows that none before it has a batch after `last`."""
+    before = oldest.transactions.get(last.id)
+    if before is None or before.version <= last.version:
         return
-    versions = [each.transaction.version for each in taken_back if each.transaction is not None]
-    if min(versions, default=None) != last.version + 1:
-        cause = f"a vacuum has removed the versions below {log.kept_from}, which may have batches after {last.version}"
+    if before.entry != oldest.version or before.version != last.version + 1:
+        cause = f"a vacuum has removed the versions below {oldest.version}, which may have batches after {last.version}"
         step = "Restore a newer checkpoint, or revert to a later batch."
         raise ConflictError(describe("revert", _place(log), cause, step))
 

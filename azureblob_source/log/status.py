@@ -29,7 +29,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Voided:
-    """The entry was voided, and nothing has replaced it yet."""
+    """The entry was voided or reverted, and nothing has replaced it yet."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def status_of(log: CommitLog, entry: AnyEntry) -> Status:
 
 
 def _by_later_entries(entry: LogEntry, later: Sequence[LogEntry]) -> Status:
-    if any(each.revokes(entry.version) for each in later):
+    if any(entry.version in each.revoked for each in later):
         same = [each for each in later if entry.transaction is not None and each.transaction == entry.transaction]
         return Replaced(same[-1]) if same else Voided()
     if any(each.published_up_to >= entry.version for each in later):

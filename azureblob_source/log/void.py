@@ -201,7 +201,7 @@ def _version(log: CommitLog, entry: LogEntry) -> str:
 
 def _cause(entry: LogEntry, failed: Sequence[Unpublishable]) -> str:
     if not failed:
-        return "on request"
+        return "it was voided or taken back on request"
     return (
         f"{len(failed)} of its {len(entry.blobs)} blobs cannot be published, the first is {failed[0].blob.name}: "
         f"{failed[0].cause}"

@@ -216,7 +216,7 @@ def _unpublished_entry(
     container: BlobContainer, stream: str, entry: LogEntry, entries: Sequence[LogEntry], staged: set[str]
 ) -> UnpublishedEntry | None:
     later = [each for each in entries if each.version > entry.version]
-    if any(each.revokes(entry.version) for each in later):
+    if any(entry.version in each.revoked for each in later):
         return None
     taken_away = {name for each in later for name in each.removed}
     blobs = [blob for blob in entry.blobs if blob.name not in taken_away]

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import NotFoundError, describe
+from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import batches_stream, is_batch_log
-from azureblob_source.log.revert import batches_after, revert
+from azureblob_source.log.publish import still_there
+from azureblob_source.log.revert import batches_after, entries_after, has_batches_after, is_after, revert
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,10 +29,12 @@ class RevertPlan:
 
     last: the query, and its batch that stays the last one. entries: those that are taken back, oldest first, by log:
     of streams, then that of batches over many streams.
+    is_needed: whether a log remembers a later batch, with entries or not, or an earlier revert is not finished.
     """
 
     last: Transaction
     entries: dict[str, list[LogEntry]]
+    is_needed: bool
 
     @property
     def batches(self) -> list[int]:
@@ -47,33 +50,37 @@ class RevertPlan:
 def plan_revert(container: BlobContainer, stream: str, last: Transaction) -> RevertPlan:
     """Plan to take back the batches after `last` of its id, in all streams that they have. Changes nothing.
 
-    stream: that the query writes to, or any of them. `NotFoundError` if it has no log; else errors as of
-    `batches_after`.
+    stream: that the query writes to, or any of them. Errors as of `batches_after`.
     """
     of_batches = CommitLog(container, batches_stream(last.id))
-    batches = batches_after(of_batches, last)
-    streams = {stream, *(blob.stream for entry in batches for blob in entry.blobs)}
-    entries = {}
-    for name in sorted(streams):
-        log = CommitLog(container, name)
-        if log.refresh() is None and name == stream:
-            step = "Check container and stream; `python -m azureblob_source ls` shows what is there."
-            raise NotFoundError(describe("revert", f"{container.url}/{name}", "there is no commit log", step))
-        entries[name] = batches_after(log, last)
-    entries[of_batches.stream] = batches
-    return RevertPlan(last, entries)
+    of_batches.refresh()
+    every = [entry for entry in entries_after(of_batches, last) if is_after(entry, last)]  # replaced ones too
+    names = sorted({stream, *(blob.stream for entry in every for blob in entry.blobs)})
+    logs = [CommitLog(container, name) for name in names]
+    for log in logs:
+        log.refresh()
+    logs.append(of_batches)
+    needed = any(has_batches_after(log, last) or _is_unfinished(log) for log in logs)
+    return RevertPlan(last, {log.stream: batches_after(log, last) for log in logs}, needed)
 
 
-def carry_out(
-    container: BlobContainer, plan: RevertPlan, draft: Callable[[], Draft], publisher: Publisher
-) -> dict[str, int]:
-    """Carry out a plan; returns the version of the new entry by log. `draft` is as for a repair.
+def carry_out(container: BlobContainer, plan: RevertPlan, draft: Callable[[], Draft], publisher: Publisher) -> None:
+    """Carry out a plan. `draft` is as for a repair; if it has an epoch, lower ones are refused from now on.
 
     It also goes through logs that have such an entry already: a process that has died may have left their blobs.
+    Errors as of `revert`.
     """
-    done = {}
-    for name in plan.entries:
-        entry = revert(CommitLog(container, name), plan.last, draft(), publisher)
-        if entry is not None:
-            done[name] = entry.version
-    return done
+    for name, entries in plan.entries.items():
+        log = CommitLog(container, name)
+        new = draft()
+        if new.epoch is not None and not is_batch_log(name):
+            append_epoch(log, draft(), publisher)
+        revert(log, plan.last, new, publisher, {entry.version for entry in entries})
+
+
+def _is_unfinished(log: CommitLog) -> bool:
+    """Whether a blob is there that a revert has taken back."""
+    head = log.head()
+    if head is None or head.newest_revert is None or head.newest_revert <= head.published_up_to:
+        return False
+    return any(still_there(log.container, each) is not None for each in log.read(head.newest_revert).removals)

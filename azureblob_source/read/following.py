@@ -1,10 +1,11 @@
 """Following a stream: from the last version that was read to the next one, never past the last published version.
 
 A micro-batch ends with a version. The blobs of a range of versions depend on the log alone, which only grows: a range
-that is read again gives the same blobs. A voided entry and the entry that revokes it are never in different ranges,
-since the first names blobs that were never published as a whole and the second removes them. One case is not covered:
-a batch over many streams (`streamColumn`) whose staged blocks expire in some of the streams is committed again in all
-of them, so the follower of a stream that had published its part reads that part twice.
+that is read again gives the same blobs, but for those that a revert has taken back since. A voided entry and the entry
+that revokes it are never in different ranges, since the first names blobs that were never published as a whole and the
+second removes them. One case is not covered: a batch over many streams (`streamColumn`) whose staged blocks expire in
+some of the streams is committed again in all of them, so the follower of a stream that had published its part reads
+that part twice.
 """
 
 from __future__ import annotations
@@ -276,18 +277,17 @@ class SchemaGuard:
         """The last version after `after`, up to `until`, that can be read. `ConflictError` if none can."""
         if until <= after or self._fits_head():
             return until
-        entries = self.follower.entries(after, until)
-        unfit = self._unfit(entries)
+        unfit = self._unfit(after, until)
         if unfit is None:
             return until
-        end = _whole_range_before(entries, unfit[0].version)
+        end = _whole_range_before(self.follower.entries(after, until), unfit[0].version)
         if end <= after:
             raise self._error(*unfit)
         return end
 
-    def check(self, entries: Sequence[LogEntry]) -> None:
+    def check(self, after: int, until: int) -> None:
         """`ConflictError` if rows of a range do not fit. For Spark before 4.2, which sets the range by itself."""
-        unfit = None if self._fits_head() else self._unfit(entries)
+        unfit = None if self._fits_head() else self._unfit(after, until)
         if unfit is not None:
             raise self._error(*unfit)
 
@@ -296,10 +296,10 @@ class SchemaGuard:
         head = self.follower.head()
         return head is not None and head.schemas is not None and not any(map(self._misfit, head.schemas))
 
-    def _unfit(self, entries: Sequence[LogEntry]) -> tuple[LogEntry, Misfit] | None:
+    def _unfit(self, after: int, until: int) -> tuple[LogEntry, Misfit] | None:
         head = self.follower.head()
         since = (head.since if head is not None else None) or 0
-        for entry, blob in new_blobs(entries):
+        for entry, blob in self.follower.blobs(after, until):
             misfit = self._misfit(blob.schema) if entry.version >= since else None
             if misfit is not None:
                 return entry, misfit

@@ -152,7 +152,7 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         return None if head is None else {"version": head.version}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The partitions of one micro-batch: the same blobs each time the range is planned."""
+        """The partitions of one micro-batch: the same blobs each time the range is planned, but for reverted ones."""
         after, last = start["version"], end["version"]
         for offset in (start, end):
             self._follower.expect(offset.get("log"))
@@ -169,7 +169,7 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
             self._follower.entries(last - 1, last)  # of the log that the offsets are of
             return [EntriesPartition(first, last)]
         if self._guard is not None:
-            self._guard.check(self._follower.entries(after, last))
+            self._guard.check(after, last)
         blobs = [stream_blob(entry, blob) for entry, blob in self._follower.blobs(after, last)]
         return self.partitions_of(blob for blob in blobs if blob.may_hold(self.options.between))
 

@@ -41,6 +41,7 @@ COMMITS = pa.schema(
         pa.field("uncompressed", pa.int64(), nullable=False),
         pa.field("removed", pa.int64(), nullable=False),
         pa.field("replaces", pa.int64()),
+        pa.field("reverts", pa.list_(pa.int64()), nullable=False),
         pa.field("metrics", _COUNTS, nullable=False),
         pa.field(
             "writers",
@@ -140,6 +141,7 @@ def _commit(entry: LogEntry) -> dict[str, object]:
         "uncompressed": sum(blob.uncompressed for blob in entry.blobs),
         "removed": len(entry.removed),
         "replaces": entry.replaces,
+        "reverts": list(entry.reverts),
         "metrics": list(entry.metrics.items()),
         "writers": [{**writer, "metrics": list(writer.get("metrics", {}).items())} for writer in entry.writers],
     }

@@ -11,6 +11,7 @@ removed from every stream, then each stream's log gets its part of the new batch
 from __future__ import annotations
 
 import logging
+import shlex
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
@@ -124,16 +125,20 @@ class BatchCommitter:
         return _for_streams(lambda stream: commit(self.logs(stream), drafts[stream]), list(drafts))
 
     def _check_order(self, transaction: Transaction | None, entries: Sequence[AnyEntry]) -> None:
-        """`ConflictError` if a streaming query commits an older batch than the newest of its batches in a log."""
+        """`ConflictError` if a log has another batch of a streaming query as its newest.
+
+        A later one if the query was set back, an earlier one if this batch was taken back meanwhile.
+        """
         if transaction is None or self.plan.transaction is not None:
             return
         for entry in entries:
             newest = entry.transaction
-            if newest is not None and newest.version > transaction.version:
+            if newest is not None and newest.version != transaction.version:
                 where = "which was voided" if entry.version is None else f"in version {entry.version}"
                 cause = f"the log has batch {newest.version} of this query already, {where}"
-                stream = f"{self.container.name}/{self.plan.stream or 'STREAM'}"
+                stream = shlex.quote(f"{self.container.name}/{self.plan.stream or 'STREAM'}")
                 command = f"revert {stream} --query {transaction.id} --after {transaction.version - 1}"
+                command += "" if self.plan.epoch is None else f" -o epoch={self.plan.epoch}"
                 step = (
                     "Either another driver runs on this checkpoint: stop one of the two. Or the checkpoint was set "
                     "back: restore the newer one, or have the later batches taken back, and start the query again, "

@@ -72,16 +72,16 @@ def run_bounded(
     """
     run = start_bounded(frame, producer, columns, transport, checkpoint)
     run.query.awaitTermination()
-    run.finish()
+    run.finish(frame.sparkSession)
     return run.producer
 
 
 def start_bounded(
     frame: DataFrame, producer: ProducerSpec, columns: EmitColumns, transport: Transport, checkpoint: str
 ) -> BoundedRun:
-    """Begin what `run_bounded` does, and return its query: for who has to watch it, such as a coordinated task.
+    """Begin what `run_bounded` does, and return it while it runs: for who has to watch it, such as a coordinated task.
 
-    The arguments are those of `run_bounded`. When the query has ended by itself, call `finish`.
+    The arguments are those of `run_bounded`. When the query has ended by itself, call `finish` of what is returned.
     """
     spark = frame.sparkSession
     job = Job(producer, _query_id(spark, checkpoint))
@@ -89,30 +89,52 @@ def start_bounded(
     envelopes = emit(frame, run, columns, by_sink=transport.adds_watermarks)
     writer = transport.write_stream(envelopes).option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
-    return BoundedRun(query, run, spark, replace(job, query=str(query.id)), transport)
+    return BoundedRun(query, run, job, transport)
 
 
-@dataclass(frozen=True)
 class BoundedRun:
-    """A run of a bounded job. query: writes its rows. producer: of this run, with its generation."""
+    """A run of a bounded job, which looks like its query. `start_bounded` makes it."""
 
-    query: StreamingQuery
-    producer: ProducerSpec
-    _spark: SparkSession
-    _job: Job
-    _transport: Transport
+    def __init__(self, query: StreamingQuery, producer: ProducerSpec, job: Job, transport: Transport) -> None:
+        self.query = query
+        """Writes the rows. Stop it by `stop` of this object alone."""
+        self.producer = producer
+        """Of this run, with its generation."""
+        self._job, self._transport = replace(job, query=str(query.id)), transport
+        self._may_finish = True
 
-    def finish(self) -> None:
-        """Announce the end of the stream, after the query has ended by itself.
+    @property
+    def id(self) -> str:
+        """The id of the query."""
+        return str(self.query.id)
 
-        `ValueError` if the query runs. Raises what the query failed with; errors else as of `run_bounded`. A query that
-        was stopped is not finished: it has not written all rows.
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether rows are being written."""
+        return self.query.isActive
+
+    def exception(self) -> Exception | None:
+        """What the query has failed with; None otherwise."""
+        return self.query.exception()
+
+    def stop(self) -> None:
+        """Stop the query, which has not written all rows then: no end is announced."""
+        self._may_finish = self._may_finish and not self.query.isActive
+        self.query.stop()
+
+    def finish(self, spark: SparkSession) -> None:
+        """Announce the end of the stream, after the query has ended by itself. If that fails, start the job again.
+
+        Raises what the query failed with; errors else as of `run_bounded`. `ValueError` if the query runs or was
+        stopped, or for a second call.
         """
-        if self.query.isActive:
-            text = f"the query of stream {self.producer.stream} runs. Wait for its end, then call `finish`."
+        if self.query.isActive or not self._may_finish:
+            cause = "runs" if self.query.isActive else "was stopped, or finished already"
+            text = f"the job of stream {self.producer.stream} {cause}. Start it again, and finish it when it has ended."
             raise ValueError(text)
-        self.query.awaitTermination()
-        job, spark = self._job, self._spark
+        self.query.awaitTermination()  # raises what it has failed with
+        self._may_finish = False
+        job = self._job
         done = finish(job, self.producer.generation, _newest(self._transport.control(spark)))
         if done.ends is not None:
             ending = replace(job.producer, generation=done.ends)
@@ -202,7 +224,7 @@ class Transport(Protocol):
         """
 
 
-_OF_QUERIES = frozenset(("checkpointBackup",))
+_OF_QUERIES = frozenset(("checkpointbackup",))
 """Options of the sink that are for queries with a checkpoint only."""
 _ENVELOPE_AVRO = json.dumps(
     {
@@ -239,7 +261,7 @@ class AzureBlobTransport:
 
     def append(self, envelopes: DataFrame) -> None:
         """As of `Transport`."""
-        options = {key: value for key, value in self._writing(envelopes).items() if key not in _OF_QUERIES}
+        options = {key: value for key, value in self._writing(envelopes).items() if key.lower() not in _OF_QUERIES}
         envelopes.write.format("azureblob").mode("append").options(**options).save(self.stream.where)
 
     def control(self, spark: SparkSession) -> DataFrame | None:

@@ -158,8 +158,6 @@ class _QueryRunner:
     def _leave_now(self) -> None:
         with self._changed:
             self._leaving = True
-            if self._at_work is not None:
-                self._at_work.abandoned = True
             self._changed.notify_all()
         self._leave()
 
@@ -181,18 +179,19 @@ class _QueryRunner:
             expired = [self._tasks[name] for name, epoch in tasks.items() if self._has(name, epoch)]
             for task in expired:
                 task.expired = True
-            waited = self._changed.wait_for(
+            in_time = self._changed.wait_for(
                 lambda: self._leaving or self._at_work not in expired, _LONGEST_START_SECONDS
             )
-            if not waited and self._at_work is not None:
+            if self._at_work in expired and self._at_work is not None:
                 self._at_work.abandoned = True
             expired = [task for task in expired if self._at_work is not task and self._has(task.name, task.epoch)]
         with pool(max(1, len(expired)), "stop-query") as executor:
             stopping = [executor.submit(self._stop, task) for task in expired]
         for each in stopping:
             each.result()
-        if not waited:
-            raise TimeoutError(f"A query of {', '.join(tasks)} is being started for {_LONGEST_START_SECONDS:.0f} s.")
+        if not in_time:
+            text = f"A query of {', '.join(tasks)} is being started, or finished, for {_LONGEST_START_SECONDS:.0f} s."
+            raise TimeoutError(text)
 
     def _has(self, name: str, epoch: int) -> bool:
         return name in self._tasks and self._tasks[name].epoch == epoch
@@ -226,7 +225,7 @@ class _QueryRunner:
         try:
             self._prepare(task.name, task.epoch)
             with self._changed:
-                if task.expired:
+                if task.expired or self._leaving:
                     return
                 self._at_work = task
             task.query, task.started_at = self._start(task.name, task.epoch), SYSTEM_CLOCK.monotonic()
@@ -237,13 +236,20 @@ class _QueryRunner:
             self._work_is_done(task)
 
     def _work_is_done(self, task: _Task) -> None:
-        """Let those go on who wait for a start or a finish. If nobody did so for long enough, stop what was started."""
-        if task.abandoned:
-            logger.warning("task %s was taken away while its query was started: it is stopped", task.name)
-            self._stop(task)
+        """Let those go on who wait for a start or a finish. If nobody waits any more, stop what was started."""
         with self._changed:
-            self._at_work = None
-            self._changed.notify_all()
+            abandoned = task.abandoned
+            if not abandoned:
+                self._at_work = None
+                self._changed.notify_all()
+        if abandoned:
+            logger.warning("task %s was taken away while its query was started or finished: it is stopped", task.name)
+            try:
+                self._stop(task)
+            finally:
+                with self._changed:
+                    self._at_work = None
+                    self._changed.notify_all()
 
     def _finish_next(self) -> None:
         """Finish one task whose query has ended by itself."""
@@ -258,7 +264,7 @@ class _QueryRunner:
         try:
             self._finish(task.name, task.epoch)
             with self._changed:
-                task.query, task.done = None, True
+                task.query, task.last_failure, task.done = None, None, True
                 if self._end_when_done and all(each.done for each in self._tasks.values()):
                     self._ended = True
         except Exception as error:  # noqa: BLE001 - what the program's function raises

@@ -18,6 +18,7 @@ from control_messages.errors import ControlMessageError
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (
     AzureBlobTransport,
+    BoundedRun,
     EmitColumns,
     KafkaTransport,
     control_envelopes,
@@ -26,6 +27,7 @@ from control_messages.spark import (
     reconcile,
     run_bounded,
     run_until_end,
+    start_bounded,
     task_of,
 )
 from tests.spark.dying_transports import Died, DiesBeforeTheEnd
@@ -61,10 +63,17 @@ class Job:
 
     def run(self, transport: AzureBlobTransport | None = None) -> ProducerSpec:
         """One run."""
+        return run_bounded(*self._arguments(transport))
+
+    def start(self) -> BoundedRun:
+        """A run that is to be watched."""
+        return start_bounded(*self._arguments(None))
+
+    def _arguments(self, transport: AzureBlobTransport | None) -> Any:
         schema = "airport string, time timestamp"
         files = self.spark.readStream.schema(schema).option("recursiveFileLookup", True)
         files = files.option("maxFilesPerTrigger", 1)
-        return run_bounded(
+        return (
             files.parquet(str(self.folder / "input")).withColumn("value", F.to_json(F.struct("*"))),
             self.producer,
             EmitColumns(
@@ -122,6 +131,25 @@ def container_of(job: Job) -> BlobContainer:
 
 def as_(kind: type[AzureBlobTransport], job: Job) -> AzureBlobTransport:
     return kind(job.transport.stream)
+
+
+def test_a_run_that_was_stopped_has_no_end_and_one_that_is_finished_has_one(job: Job) -> None:
+    job.arrive(("EWR", 1))
+    job.arrive(("JFK", 2))
+    run = job.start()
+    with pytest.raises(ValueError, match="the job of stream events runs. Start it again"):
+        run.finish(job.spark)
+    run.stop()
+    with pytest.raises(ValueError, match="was stopped, or finished already"):
+        run.finish(job.spark)
+
+    run = job.start()
+    run.query.awaitTermination()
+    assert not run.isActive
+    run.finish(job.spark)
+    with pytest.raises(ValueError, match="was stopped, or finished already"):
+        run.finish(job.spark)
+    assert [(0, 3)] == job.ends()
 
 
 @pytest.mark.every_spark

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import itertools
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pytest
 from _pytest.outcomes import Failed
 
-from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError, NotFoundError
-from azure_account.memory.faults import Crash, Fault, FaultInjector, LateEffect, LostAnswer, ProcessDied, Reset, at
+from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
+from azure_account.memory.faults import (
+    Crash,
+    Fault,
+    FaultInjector,
+    LateEffect,
+    LostAnswer,
+    ProcessDied,
+    Reset,
+    at,
+)
+from azure_account.retrying.retry_loop import Intercept
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction
@@ -31,18 +41,20 @@ from tests.azureblob_source.write.sink_rows import (
     stage_rows,
     visible_blobs,
 )
-from tests.histories.mutants import edited, replaced
+from tests.histories.mutants import both, edited, replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from azure_account.memory.account import MemoryAccount
+    from azure_account.retrying.retry_loop import Request
     from tests.histories.mutants import Mutant
 
 ROWS = pa.schema([("stream", pa.string()), ("query", pa.string()), ("n", pa.int64())])
 STREAMS = ("container/a", "container")
 """Where a query writes: to one stream, or to those that its rows name."""
 seeds = itertools.count()
+T = TypeVar("T")
 
 
 def write(
@@ -324,27 +336,86 @@ def test_it_has_an_epoch_as_writers_have() -> None:
     assert numbers_in(account) == [0]
 
 
-def test_a_stream_without_a_log_is_an_error() -> None:
-    with pytest.raises(NotFoundError, match="there is no commit log"):
-        revert(new_account(), 0)
+def test_a_stream_without_a_log_has_nothing_to_take_back() -> None:
+    assert revert(new_account(), 0).batches == []
+
+
+def test_a_plan_that_is_carried_out_late_takes_nothing_back_that_was_written_since() -> None:
+    account = written()
+    container = account.container("container")
+    late = plan_revert(container, "a", Transaction("q", 1))
+    revert(account, 1)
+    write(account, 2, range(20, 50))
+    with pytest.raises(ConflictError, match="was written after the revert was planned. Stop the query"):
+        carry_out(container, late, draft, Publisher(container))
+    assert numbers_in(account) == numbers_by_log(account) == list(range(50))
+
+
+def test_a_later_batch_that_was_voided_is_taken_back_too() -> None:
+    account = new_account()
+    write(account, 0, [0])
+    container = account.restarted(None).container("container")
+    plan = plan_of(ROWS, "container/a")
+    rows = pa.record_batch([["a"], ["q"], [2]], schema=ROWS)
+    task = stage_rows(container, plan, [rows], seed=9)
+    faults = FaultInjector(lambda attempt: Crash() if attempt.name == task.blobs[0].name else None)
+    dying = committer(account.restarted(faults).container("container"), plan, 9)
+    with pytest.raises(ProcessDied):
+        dying.commit([task], Transaction("q", 2))
+    account.clock.sleep(8 * 24 * 3600.0)
+    write(account, 0, [7], query="another one")
+    with pytest.raises(ConflictError, match="batch 2 of this query already, which was voided"):
+        write(account, 1, [1])
+    assert revert(account, 0).batches == []
+    write(account, 1, [1, 2])
+    assert numbers_in(account) == numbers_by_log(account) == [0, 1, 2]
+
+
+def test_an_epoch_is_opened_in_all_streams_of_the_query() -> None:
+    account = written("container")
+    revert(account, 1, epoch=7)
+    for stream in ("a", "b"):
+        with pytest.raises(FencedError):
+            write(account, 9, [9], f"container/{stream}", "other")
+
+
+class DeletesNothing(Intercept):
+    """The service refuses deletes."""
+
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        if request.operation == "delete":
+            raise ConfigurationError("the role may not delete")
+        return send()
+
+
+def test_a_revert_that_may_not_delete_changes_nothing() -> None:
+    account = written()
+    container = account.restarted(DeletesNothing()).container("container")
+    plan = plan_revert(container, "a", Transaction("q", 1))
+    with pytest.raises(ConfigurationError, match="the role may not delete"):
+        carry_out(container, plan, draft, Publisher(container))
+    assert numbers_in(account) == numbers_by_log(account) == list(range(50))
 
 
 MUTANTS: dict[str, Mutant] = {
     "blobs are not deleted": edited("azureblob_source.log.publish:Publisher.publish", '"void", "revert"', '"void"'),
     "readers do not know it": edited("azureblob_source.log.revert:revert", ", reverts=versions", ""),
     "it takes other queries' batches back": edited(
-        "azureblob_source.log.revert:batches_after", " and entry.transaction.id == last.id", ""
+        "azureblob_source.log.revert:is_after", "own.id == last.id and ", ""
     ),
     "the log remembers the old batches": edited(
         "azureblob_source.log.revert:revert", "transaction=last", "transaction=None"
     ),
     "the batch log is forgotten": edited(
-        "azureblob_source.maintenance.reverting:plan_revert", "entries[of_batches.stream] = batches", "pass"
+        "azureblob_source.maintenance.reverting:plan_revert", "logs.append(of_batches)", "pass"
     ),
-    "the batch log is first": edited(
-        "azureblob_source.maintenance.reverting:carry_out",
-        "for name in plan.entries",
-        "for name in reversed(plan.entries)",
+    "the batch log is first": both(
+        edited(
+            "azureblob_source.maintenance.reverting:carry_out",
+            "in plan.entries.items()",
+            "in reversed(plan.entries.items())",
+        ),
+        lambda patch: patch.setattr("azureblob_source.log.revert._AT_ONCE", 1),
     ),
     "a follower does not look at later reverts": replaced(
         "azureblob_source.read.following:Follower._reverts_after", lambda *_: []

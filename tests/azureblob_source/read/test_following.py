@@ -355,8 +355,8 @@ def test_a_range_ends_before_the_version_that_brings_a_column_and_the_next_one_i
         ended(guard, 1)
     assert "goes on with this version" in str(caught.value)
     with pytest.raises(ConflictError, match="version 2 of .*'b'"):
-        guard.check(guard.follower.entries(-1, 3))
-    guard.check(guard.follower.entries(-1, 1))
+        guard.check(-1, 3)
+    guard.check(-1, 1)
 
 
 def test_a_query_that_was_started_with_every_column_reads_on_and_reads_no_entry_for_the_check() -> None:
@@ -364,7 +364,7 @@ def test_a_query_that_was_started_with_every_column_reads_on_and_reads_no_entry_
     account, before = guarded("b", "a", "b", "a")
     guard = SchemaGuard(follower(account, faults), before.query)
     assert 3 == ended(guard, -1)
-    guard.check(guard.follower.entries(2, 3))
+    guard.check(2, 3)
     seen = faults.count
     assert 3 == guard.end(-1, 3)
     assert seen == faults.count

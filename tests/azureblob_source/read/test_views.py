@@ -42,7 +42,7 @@ def test_the_history_is_one_row_for_each_entry() -> None:
     assert {
         "version": 0, "timestamp": datetime(2013, 1, 31, 12, 0, 5, 250_000, timezone.utc), "operation": "append",
         "transactionId": "q", "transactionVersion": 3, "epoch": None, "blobs": 2, "rows": 20, "bytes": 400,
-        "uncompressed": 1000, "removed": 0, "replaces": None, "metrics": [("messagesSent", 20)],
+        "uncompressed": 1000, "removed": 0, "replaces": None, "reverts": [], "metrics": [("messagesSent", 20)],
         "writers": [{**WRITER, "metrics": [("messagesSent", 20)]}],
     } == first  # fmt: skip
     assert (1, "replace", 4, 2, 0, 0, 0) == tuple(

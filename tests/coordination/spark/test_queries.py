@@ -79,7 +79,7 @@ class Driver:
             self._begin, prepare=self._prepare, limits=QueryLimits(self.restarts, self.fenced_seconds)
         )
         self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
         self.joined.append("started")
@@ -270,7 +270,7 @@ def test_a_query_whose_start_hangs_does_not_keep_the_coordinator_for_ever(monkey
     driver.may_start.clear()
     driver.queries.on_new_job_model({"a": 1})
     driver.starting.wait(60)
-    with pytest.raises(TimeoutError, match=r"A query of a is being started for"):
+    with pytest.raises(TimeoutError, match="A query of a is being started, or finished, for"):
         driver.queries.on_job_model_expired({"a": 1})
 
     driver.may_start.set()
@@ -324,7 +324,7 @@ def test_the_job_is_left_in_time_whatever_a_query_is_at(state: str) -> None:
     driver = Driver()
     driver.queries = TaskQueries(driver._begin, prepare=driver._prepare, finish=finish)
     member = Member(driver, {"a": 1})
-    thread = threading.Thread(target=driver.queries.run, args=(cast("Any", member),))
+    thread = threading.Thread(target=driver.queries.run, args=(cast("Any", member),), daemon=True)
     if state == "preparing":
         driver.may_prepare.clear()
     if state == "starting":
@@ -348,6 +348,27 @@ def test_the_job_is_left_in_time_whatever_a_query_is_at(state: str) -> None:
     assert not thread.is_alive()
     assert [] == [query.task for query in driver.started if query.isActive and not query.stopped]
     assert (state == "preparing") == (not driver.started)
+
+
+def test_a_query_is_not_started_when_the_job_is_being_left() -> None:
+    """Its preparation returns while the coordinator is at work at leaving."""
+    driver = Driver()
+
+    class SlowMember(Member):
+        def stop(self) -> None:
+            driver.may_prepare.set()
+            driver.starting.wait(0.2)
+            super().stop()
+
+    member = SlowMember(driver, {"a": 1})
+    driver.may_prepare.clear()
+    thread = threading.Thread(target=driver.queries.run, args=(cast("Any", member),), daemon=True)
+    thread.start()
+    until(lambda: driver.prepared)
+    driver.queries.end(within=0.05)
+    assert member.left.wait(60)
+    thread.join(60)
+    assert [] == driver.started
 
 
 def test_a_query_that_has_ended_by_itself_is_finished_once_and_its_task_is_done() -> None:
