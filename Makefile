@@ -46,12 +46,14 @@ spark: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## the te
 	$(BIN)/python -m pytest $(PARALLEL) -m "spark and not slow and not live" $(PYTEST) $(SELECTED)
 	$(BIN40)/python -m pytest $(PARALLEL) -m "oldest_spark and not slow and not live" $(PYTEST) $(SELECTED)
 
-crash: setup .venv/spark-classes.jsa ## the slow tests: processes killed with SIGKILL, long histories, the notebooks
-	$(BIN)/python -m pytest $(PARALLEL) -m slow $(PYTEST)
+crash: setup .venv/spark-classes.jsa ## the slow tests: processes killed with SIGKILL, the guides, the notebooks
+	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not long and not alone" $(PYTEST) $(SELECTED)
+	$(BIN)/python -m pytest -m "alone and not long" $(PYTEST) $(SELECTED)
 
-histories: setup ## 100,000 random histories of the commit protocol, and a tenth of each other kind, with their events (COUNT=, KIND=, SEED= shows one)
+histories: setup ## 100,000 random histories of the commit protocol, a tenth of each other kind, with their events, and the tests with many (COUNT=, KIND=, SEED= shows one)
 	$(BIN)/python -m tests.histories $(KIND) --processes 2 --count $(or $(COUNT),100000) \
 		$(if $(SEED),--seed $(SEED) --shrink)
+	$(if $(KIND)$(SEED),,$(BIN)/python -m pytest $(PARALLEL) -m long)
 
 matrix: setup ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each in an environment of its own (SPARKS="41 42" selects)
 	@$(PYTHON) -m tools.setup --quiet $(SPARKS:%=pyspark%)

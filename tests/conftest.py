@@ -69,6 +69,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(service)
         if item.path.parent in _STARTS_SPARK:
             item.add_marker("spark")
+        if item.get_closest_marker("long"):
+            item.add_marker("slow")
     long = {item.path for item in items if item.get_closest_marker("spark")}
     items.sort(key=lambda item: item.path not in long)
 

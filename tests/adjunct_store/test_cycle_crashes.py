@@ -168,7 +168,7 @@ def kind(name: str) -> str:
     return next((each for each in ("checkpoint.json", "index", "files") if f"/{each}" in name), "listing")
 
 
-EVERY = [pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]), 61]
+EVERY = [pytest.param(1, marks=[pytest.mark.long, pytest.mark.timeout(3600)]), 61]
 """Die at each call; or at some, in less time."""
 
 

@@ -75,7 +75,7 @@ def test_every_batch_reads_one_version_that_stays_in_every_history_and_everythin
     check(StoreHistory, range(HISTORIES), EVENTS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_the_same_in_twenty_thousand_histories() -> None:
     assert 0 == run_many(StoreHistory, range(20_000))
@@ -83,7 +83,7 @@ def test_the_same_in_twenty_thousand_histories() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_protocol_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_caught(StoreHistory, range(MOST_FOR_A_MUTANT), MUTANTS[name], monkeypatch)
+    check_caught(StoreHistory, name, range(MOST_FOR_A_MUTANT), MUTANTS[name], monkeypatch)
 
 
 def test_a_history_depends_on_its_seed_alone() -> None:

@@ -193,7 +193,7 @@ def test_plain_dicts_are_right_where_no_mistake_is_turned_on() -> None:
     assert explore(Plain, examples=40, idles=False)["endOfStream"] >= 40
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_row_comes_after_its_watermark_in_many_histories() -> None:
     assert explore(Ours, examples=3000)["endOfStream"] > 1000
 

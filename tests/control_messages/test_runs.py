@@ -26,7 +26,7 @@ def test_no_row_stays_behind_the_last_end_however_the_runs_of_two_jobs_overlap()
     check_events(seen, ("same tasks", "other names", "died", "stray end", "succeeded", "refused", "took over"), 20)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_row_stays_behind_the_last_end_in_many_histories() -> None:
     assert explore(Rules(), 100_000)["succeeded"] > 1000
 

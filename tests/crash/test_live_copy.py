@@ -27,7 +27,7 @@ FILES_PER_BATCH = 2
     [
         # Most of it waits for Spark to start, on a machine that may be busy.
         pytest.param(20, {"writer": 1, "copier": 1}, id="once each", marks=pytest.mark.timeout(900)),
-        pytest.param(160, {"writer": 6, "copier": 8}, id="often", marks=pytest.mark.timeout(1800)),
+        pytest.param(120, {"writer": 6, "copier": 8}, id="often", marks=[pytest.mark.alone, pytest.mark.timeout(1800)]),
     ],
 )
 def test_a_copy_made_while_both_are_killed_equals_the_original(

@@ -30,6 +30,7 @@ SLACK = 60.0
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 def test_each_row_is_written_once_whichever_driver_is_killed_or_suspended(
@@ -82,6 +83,7 @@ def test_each_row_is_written_once_whichever_driver_is_killed_or_suspended(
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_a_stand_by_takes_the_query_of_a_killed_leader_over(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tools.azurite import Azurite
 
-FILES, FILES_PER_BATCH = 200, 2
+FILES, FILES_PER_BATCH = 160, 2
 KILLS = 20
 IN_A_BATCH = (Hit.BEGUN, Hit.STAGING, Hit.PUBLISHING, Hit.PUBLISHED)
 

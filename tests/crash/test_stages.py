@@ -42,10 +42,10 @@ MINUTES, DAY = 60_000, 24 * 3600 * 1000
             marks=pytest.mark.timeout(900),  # most of it waits for Sparks to start
         ),
         pytest.param(
-            (336_776, 80),
+            (336_776, 60),
             {"flights": 4, "windows": 6, "totals": 5},
             id="three jobs, often, with other tasks after the first time",
-            marks=pytest.mark.timeout(2400),
+            marks=[pytest.mark.alone, pytest.mark.timeout(2400)],
         ),
     ],
 )

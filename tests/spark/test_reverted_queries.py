@@ -33,6 +33,7 @@ def job(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> WriteJo
 
 def written_with_a_backup_that_lags(job: WriteJob, target: str, where: Location, behind: int = 2) -> None:
     """Two batches and their backup, then more; the disk is lost."""
+    where.open().create()
     job.feed("0", row(0))
     job.feed("1", row(1))
     query = job.start(job.input(), target)

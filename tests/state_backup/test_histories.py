@@ -60,7 +60,7 @@ def test_every_checkpoint_can_be_restored_in_every_history_and_everything_has_ha
     check(BackupHistory, range(HISTORIES), EVENTS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_the_same_in_twenty_thousand_histories() -> None:
     assert 0 == run_many(BackupHistory, range(20_000))
@@ -68,7 +68,7 @@ def test_the_same_in_twenty_thousand_histories() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_protocol_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_caught(BackupHistory, range(MOST_FOR_A_MUTANT), MUTANTS[name], monkeypatch)
+    check_caught(BackupHistory, name, range(MOST_FOR_A_MUTANT), MUTANTS[name], monkeypatch)
 
 
 def test_a_history_depends_on_its_seed_alone() -> None:

@@ -85,7 +85,7 @@ def test_one_process_owns_the_document_in_every_history_and_everything_has_happe
     assert [] == [event for event in EVENTS if not seen[event]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_in_twenty_thousand_histories() -> None:
     assert [] == [(seed, violation) for seed in range(20_000) if (violation := run_seed(seed)[0]) is not None]
 

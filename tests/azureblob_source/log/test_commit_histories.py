@@ -54,7 +54,7 @@ def test_each_row_is_visible_once_in_every_history_and_everything_has_happened()
     check(CommitHistory, range(HISTORIES), EVENTS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_the_same_in_ten_thousand_histories() -> None:
     """`make histories` runs 100,000, and prints how often each event happened."""
@@ -63,7 +63,7 @@ def test_the_same_in_ten_thousand_histories() -> None:
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_protocol_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_caught(CommitHistory, range(3000), MUTANTS[name], monkeypatch)
+    check_caught(CommitHistory, name, range(3000), MUTANTS[name], monkeypatch)
 
 
 def test_a_history_depends_on_its_seed_alone() -> None:

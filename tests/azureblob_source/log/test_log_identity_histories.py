@@ -29,7 +29,7 @@ def test_a_stream_that_is_deleted_and_begun_again_is_one_log_in_every_history() 
     check(IdentityHistory, (*RARE, *range(HISTORIES)), EVENTS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_the_same_in_many_histories() -> None:
     """`make histories` runs more, and prints how often each event happened."""
@@ -69,4 +69,4 @@ MUTANTS: dict[str, Mutant] = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_protocol_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_caught(IdentityHistory, (*RARE, *range(MOST_FOR_A_MUTANT)), MUTANTS[name], monkeypatch)
+    check_caught(IdentityHistory, name, (*RARE, *range(MOST_FOR_A_MUTANT)), MUTANTS[name], monkeypatch)

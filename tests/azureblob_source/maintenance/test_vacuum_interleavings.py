@@ -299,7 +299,7 @@ def test_each_row_is_visible_once_or_vacuumed_whatever_slow_writers_and_vacuums_
     check_events(seen, ("kills", "LostAnswer", "LateEffect", "vacuums", "strays", "failed: ConflictError"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("queries", [1, 2])
 def test_the_same_for_long(queries: int) -> None:

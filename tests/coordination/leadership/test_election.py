@@ -143,7 +143,7 @@ def test_at_most_one_process_leads_and_epochs_only_rise() -> None:
     check_events(seen, EVENTS, 5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_at_most_one_process_leads_in_many_histories() -> None:
     assert explore(Lease, 2000)["elected"] > 2000

@@ -416,7 +416,7 @@ def test_tasks_are_run_by_one_and_all_run_in_the_end(barrier: float) -> None:
     check_events(seen, EVENTS, 5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("barrier", [20.0, 1e9])
 def test_tasks_are_run_by_one_in_many_histories(barrier: float) -> None:

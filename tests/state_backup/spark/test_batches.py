@@ -398,7 +398,7 @@ def test_each_batch_is_committed_once_with_its_offsets_whatever_is_killed_or_los
     check_events(run_histories(range(20)), EVENTS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_the_same_in_many_histories() -> None:
     check_events(run_histories(range(20, 400)), EVENTS, 20)
