@@ -228,6 +228,8 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publi
     last, transaction = _known_version(head, draft), draft.transaction
     if last is None or transaction is None:
         return None
+    if last.version > transaction.version and (newer := log.refresh()) != head:  # a revert may have taken it back
+        return _committed_before(log, newer, draft, publisher)
     if last.version == transaction.version and last.entry in {VOIDED, draft.replaces}:
         return None
     entry = read_or_gone(log, last.entry, replace(transaction, version=last.version))

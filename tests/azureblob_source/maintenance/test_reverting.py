@@ -286,6 +286,24 @@ def test_a_driver_that_was_suspended_while_it_was_set_back_writes_nothing_twice(
     assert numbers_in(account) == numbers_by_log(account) == [0, 1, 2]
 
 
+def test_a_process_that_knew_the_log_before_the_revert_goes_on() -> None:
+    account = new_account()
+    plan = plan_of(ROWS, "container/a")
+    container = account.restarted(None).container("container")
+    process = committer(container, plan, 77)
+
+    def commit(batch: int, seed: int) -> None:
+        rows = pa.record_batch([["a"], ["q"], [batch]], schema=ROWS)
+        process.commit([stage_rows(container, plan, [rows], seed=seed)], Transaction("q", batch))
+
+    for batch in range(4):
+        commit(batch, batch)
+    revert(account, 0)
+    for batch in range(1, 4):
+        commit(batch, 10 + batch)
+    assert numbers_in(account) == numbers_by_log(account) == [0, 1, 2, 3]
+
+
 def test_what_a_vacuum_may_have_removed_is_refused() -> None:
     account = written()
     before = NOON + timedelta(days=400)

@@ -311,7 +311,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         {"sweep": boundary_last},
         "visible is not what is logged|rows are lost|is a stale writer's entry below the boundary",
     ),
-    ({"writing": WithoutBoundaryCheck}, "visible is not what is logged|rows are lost"),
+    ({"writing": WithoutBoundaryCheck}, "visible is not what is logged|rows are lost|was committed twice"),
     ({"reading": WithoutBoundaryOnRefresh}, "is a stale writer's entry below the boundary"),
 ]
 
