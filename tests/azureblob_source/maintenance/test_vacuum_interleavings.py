@@ -227,11 +227,11 @@ def machine(  # noqa: C901 - a class with its rules
 
         @rule(place=st.sampled_from(["0", "1", "vacuum"]), seed=st.integers(0, 10**6))
         def disturb(self, place: str, seed: int) -> None:
-            if place in self.processes:
+            if self.processes:
                 self.seed += seed
                 fault = FAULTS[self.draw(len(FAULTS))]
                 seen[type(fault).__name__] += 1
-                self.processes[place].fault = fault
+                self.processes.get(place, next(iter(self.processes.values()))).fault = fault
 
         @rule()
         def read(self) -> None:
