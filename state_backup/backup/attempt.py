@@ -12,7 +12,7 @@ from state_backup.index.dir_diff import next_index, stored_content, to_upload
 from state_backup.index.packs import without_worn
 from state_backup.index.snapshot_index import DirIndex, SnapshotIndex, SnapshotMetadata, from_json, to_json
 from state_backup.local.scan import ChecksumCache, scan
-from state_backup.record.record import Checkpoint
+from state_backup.record.record import Checkpoint, CheckpointRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -96,15 +96,13 @@ class BackupAttempt:
         """What a record names of it."""
         return Checkpoint(self._id, {store: blob for store, (blob, _) in self.indexes.items()}, dict(offsets))
 
-    def check_readable(self, stores: Collection[str], offsets: Mapping[str, str]) -> Checkpoint:
-        """The checkpoint as it will be, with blobs of made-up names.
-
-        `ConfigurationError` if a restore could not read one of its snapshot indexes.
-        """
+    def check_readable(self, stores: Collection[str], offsets: Mapping[str, str], epoch: int) -> None:
+        """`ConfigurationError` if a restore could not read what will be committed: nothing is uploaded yet."""
         blob = self._storage.names.index("new")
         for store in stores:
             readable(self._index(store, DirIndex(""), None), blob, to_json, from_json)
-        return Checkpoint(self._id, dict.fromkeys(stores, blob), offsets)
+        checkpoint = Checkpoint(self._id, dict.fromkeys(stores, blob), offsets)
+        self._storage.records.check_readable(CheckpointRecord(epoch, "", (checkpoint,)))
 
     def upload(
         self, stores: Mapping[str, Path], settings: WriterSettings, metrics: StateMetrics, *, tags_refused: bool

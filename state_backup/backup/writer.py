@@ -223,7 +223,7 @@ class StateWriter:
         offsets = checked_offsets({} if offsets is None else offsets, state)
         options = AttemptOptions(report, trust_times, checked_ids(keep, state), may_be_empty(stores))
         new = self._attempt(options)
-        self._check_readable(new.check_readable(directories, offsets))
+        new.check_readable(directories, offsets, self.epoch)
         if not trust_times:
             self._read_files.clear()
         self._upload(new, directories)
@@ -267,10 +267,6 @@ class StateWriter:
             for content, blobs in new.content.items()
             if not any(each.blob_id in condemned for each in blobs)
         }
-
-    def _check_readable(self, checkpoint: Checkpoint) -> None:
-        """`ConfigurationError` if a restore could not read the record with it: nothing is uploaded yet."""
-        self._storage.records.check_readable(CheckpointRecord(self.epoch, "", (checkpoint,)))
 
     def _count_commit(self, new: BackupAttempt) -> None:
         self._metrics.count("checkpointsCommitted")
