@@ -10,7 +10,6 @@ visible blobs, which the next writer, or a repair, deletes. See decision 20.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,13 +21,11 @@ from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.roll_forward import publish_earlier
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import Draft
     from azureblob_source.log.publish import Publisher
-
-logger = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 
@@ -80,8 +77,12 @@ def batches_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
 
     `ConflictError` if a vacuum may have removed one of them, `ConfigurationError` if one replaced all earlier rows.
     """
-    found = entries_after(log, last)
-    taken_back = [entry for entry in entries_in_effect(found) if is_after(entry, last)]
+    return batches_among(log, entries_after(log, last), last)
+
+
+def batches_among(log: CommitLog, entries: Sequence[LogEntry], last: Transaction) -> list[LogEntry]:
+    """The same, of what `entries_after` has read."""
+    taken_back = [entry for entry in entries_in_effect(entries) if is_after(entry, last)]
     for entry in taken_back:
         if entry.operation == "overwrite":
             cause = f"{entry.transaction} (version {entry.version}) has replaced all earlier rows, which are deleted"

@@ -13,7 +13,7 @@ from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import batches_stream, is_batch_log
 from azureblob_source.log.publish import still_there
-from azureblob_source.log.revert import batches_after, entries_after, has_batches_after, is_after, revert
+from azureblob_source.log.revert import batches_after, batches_among, entries_after, has_batches_after, is_after, revert
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,14 +54,16 @@ def plan_revert(container: BlobContainer, stream: str, last: Transaction) -> Rev
     """
     of_batches = CommitLog(container, batches_stream(last.id))
     of_batches.refresh()
-    every = [entry for entry in entries_after(of_batches, last) if is_after(entry, last)]  # replaced ones too
+    found = entries_after(of_batches, last)
+    every = (entry for entry in found if is_after(entry, last))  # replaced ones too
     names = sorted({stream, *(blob.stream for entry in every for blob in entry.blobs)})
     logs = [CommitLog(container, name) for name in names]
     for log in logs:
         log.refresh()
-    logs.append(of_batches)
-    needed = any(has_batches_after(log, last) or _is_unfinished(log) for log in logs)
-    return RevertPlan(last, {log.stream: batches_after(log, last) for log in logs}, needed)
+    entries = {log.stream: batches_after(log, last) for log in logs}
+    entries[of_batches.stream] = batches_among(of_batches, found, last)
+    needed = any(has_batches_after(log, last) or _is_unfinished(log) for log in (*logs, of_batches))
+    return RevertPlan(last, entries, needed)
 
 
 def carry_out(container: BlobContainer, plan: RevertPlan, draft: Callable[[], Draft], publisher: Publisher) -> None:

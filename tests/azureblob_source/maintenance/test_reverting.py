@@ -425,7 +425,9 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.log.revert:revert", "transaction=last", "transaction=None"
     ),
     "the batch log is forgotten": edited(
-        "azureblob_source.maintenance.reverting:plan_revert", "logs.append(of_batches)", "pass"
+        "azureblob_source.maintenance.reverting:plan_revert",
+        "entries[of_batches.stream] = batches_among(of_batches, found, last)",
+        "pass",
     ),
     "the batch log is first": both(
         edited(
