@@ -238,18 +238,20 @@ class _QueryRunner:
     def _work_is_done(self, task: _Task) -> None:
         """Let those go on who wait for a start or a finish. If nobody waits any more, stop what was started."""
         with self._changed:
-            abandoned = task.abandoned
-            if not abandoned:
-                self._at_work = None
-                self._changed.notify_all()
-        if abandoned:
-            logger.warning("task %s was taken away while its query was started or finished: it is stopped", task.name)
-            try:
-                self._stop(task)
-            finally:
-                with self._changed:
-                    self._at_work = None
-                    self._changed.notify_all()
+            if not task.abandoned:
+                self._rest()
+                return
+        logger.warning("task %s was taken away while its query was started or finished: it is stopped", task.name)
+        try:
+            self._stop(task)
+        finally:
+            self._rest()
+
+    def _rest(self) -> None:
+        """No query is being started or finished any more."""
+        with self._changed:
+            self._at_work = None
+            self._changed.notify_all()
 
     def _finish_next(self) -> None:
         """Finish one task whose query has ended by itself."""
