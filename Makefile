@@ -48,7 +48,7 @@ spark: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## the te
 
 crash: setup .venv/spark-classes.jsa ## the slow tests: processes killed with SIGKILL, the guides, the notebooks
 	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not long and not alone" $(PYTEST) $(SELECTED)
-	$(BIN)/python -m pytest -m "alone and not long" $(PYTEST) $(SELECTED)
+	$(BIN)/python -m pytest -m alone $(PYTEST) $(SELECTED)
 
 histories: setup ## 100,000 random histories of the commit protocol, a tenth of each other kind, with their events, and the tests with many (COUNT=, KIND=, SEED= shows one)
 	$(BIN)/python -m tests.histories $(KIND) --processes 2 --count $(or $(COUNT),100000) \

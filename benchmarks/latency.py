@@ -90,7 +90,7 @@ class Bench:
         match sink:
             case "avro":
                 writer = writer.option("path", hadoop_azure.url(self.azurite, "latency-peer", f"rows-{number}"))
-            case _ if sink == OURS:
+            case "azureblob":
                 writer = writer.option("path", f"latency/rows-{number}")
         query = writer.start()
         try:
