@@ -9,9 +9,9 @@ A query that fails does not touch the others. It is started again after 1 s, 2 s
 again when it has run for ten minutes. A query that fails since its sink refuses the epoch (`FencedError`) belongs to
 another driver: the coordinator of this one, which was suspended or cut off, is about to find out.
 
-Queries are prepared, started and finished by the thread that calls `run`, one after the other: heartbeats do not wait
-for Spark, and Spark finds a Python source only in a thread with an active session. They are stopped by the
-coordinator's threads.
+Each task is prepared in a thread of its own: one may wait for another. Queries are started and finished by the thread
+that calls `run`, one after the other: heartbeats do not wait for Spark, and Spark finds a Python source only in a
+thread with an active session. They are stopped by the coordinator's threads.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _ERROR_OF_PYTHON = re.compile(r"[\w.]+(Error|Exception): ")
 class _Task:
     """A task of this driver. Times are seconds of the monotonic clock.
 
-    due: when it is to be started. last_failure: of its query, or of the start of one; None when it has run long enough.
+    due: when it is to be prepared and started. last_failure: of its query, or of the start of one; None when it has run
+    long enough. preparing: a thread prepares it. prepared: it may be started.
     expired: it is being stopped, since the task is taken away. abandoned: nobody waits for its start any more.
     done: its query has ended by itself, and was finished.
     """
@@ -62,6 +63,8 @@ class _Task:
     failures: int = 0
     last_failure: Exception | None = None
     fenced_at: float | None = None
+    preparing: bool = False
+    prepared: bool = False
     expired: bool = False
     abandoned: bool = False
     done: bool = False
@@ -95,10 +98,6 @@ class TaskQuery(Protocol):
         """Stop it. Returns when it has ended."""
 
 
-def _nothing(_: str, __: int) -> None:
-    """There is nothing to prepare."""
-
-
 class _QueryRunner:
     """Runs the queries of tasks that begin and stop: what `TaskQueries` and `LeaderQuery` have in common."""
 
@@ -111,10 +110,12 @@ class _QueryRunner:
         end_when_done: bool = False,
         limits: QueryLimits = QueryLimits(),
     ) -> None:
-        self._start, self._prepare, self._finish = start, prepare or _nothing, finish
+        self._start, self._prepare, self._finish = start, prepare, finish
         self._end_when_done, self._limits = end_when_done, limits
         self._changed = threading.Condition()  # guards all that follows
         self._tasks: dict[str, _Task] = {}
+        self._preparations: dict[str, threading.Thread] = {}
+        """The last one of each task."""
         self._at_work: _Task | None = None
         """The task whose query is being started, or finished."""
         self._leave: Callable[[], None] = lambda: None
@@ -139,15 +140,17 @@ class _QueryRunner:
                 self._finish_next()
         finally:
             membership.stop()
+            for each in self._preparations.values():
+                each.join()
         if self._failure is not None:
             raise self._failure
 
     def end(self, within: float | None = None) -> None:
         """Have `run` stop the queries, leave the job, and return. May be called by any thread or signal handler.
 
-        within: seconds, after which the job is left, so that other drivers get the tasks, though `prepare`, `start` or
-        `finish` still runs. `run` returns when that does; a query that it starts is stopped at once. By default the
-        job is left when it has returned.
+        within: seconds, after which the job is left, so that other drivers get the tasks, though `start` or `finish`
+        still runs. By default the job is left when it has returned. Either way `run` returns when it has, and
+        `prepare` too; a query that it starts is stopped at once.
         """
         self._ended = True
         if within is not None:
@@ -214,26 +217,52 @@ class _QueryRunner:
             SYSTEM_CLOCK.sleep(_POLL_SECONDS)
 
     def _start_next(self) -> None:
-        """Prepare and start the query of one task that is due; without such a task wait for a second."""
+        """Have all tasks prepared that are due, and start the query of one that is; without one wait for a second."""
         with self._changed:
             now = SYSTEM_CLOCK.monotonic()
-            waiting = (task for task in self._tasks.values() if task.query is None and not (task.expired or task.done))
-            task = next((each for each in waiting if each.due <= now), None)
-            if task is None:
+            waiting = [task for task in self._tasks.values() if task.query is None and not (task.expired or task.done)]
+            for each in waiting:
+                if each.due <= now and not (each.preparing or each.prepared):
+                    self._begin_preparation(each)
+            task = next((each for each in waiting if each.prepared), None)
+            if task is None or self._leaving:
                 self._changed.wait(_POLL_SECONDS)
                 return
+            self._at_work = task
         try:
-            self._prepare(task.name, task.epoch)
-            with self._changed:
-                if task.expired or self._leaving:
-                    return
-                self._at_work = task
             task.query, task.started_at = self._start(task.name, task.epoch), SYSTEM_CLOCK.monotonic()
         except Exception as error:  # noqa: BLE001 - what the program's function raises
             with self._changed:
                 self._note_failure(task, error)
         finally:
             self._work_is_done(task)
+
+    def _begin_preparation(self, task: _Task) -> None:
+        if self._prepare is None:
+            task.prepared = True
+            return
+        task.preparing = True
+        earlier = self._preparations.get(task.name)
+        thread = threading.Thread(target=self._prepare_task, args=(task, earlier), name=f"prepare-{task.name}")
+        self._preparations[task.name] = thread
+        thread.daemon = True
+        thread.start()
+
+    def _prepare_task(self, task: _Task, earlier: threading.Thread | None) -> None:
+        """Prepare a task, when its preparation for an epoch that this driver has lost is over."""
+        if earlier is not None:
+            earlier.join()
+        failure = None
+        try:
+            if not task.expired and self._prepare is not None:
+                self._prepare(task.name, task.epoch)
+        except Exception as error:  # noqa: BLE001 - what the program's function raises
+            failure = error
+        with self._changed:
+            task.preparing, task.prepared = False, failure is None
+            if failure is not None:
+                self._note_failure(task, failure)
+            self._changed.notify_all()
 
     def _work_is_done(self, task: _Task) -> None:
         """Let those go on who wait for a start or a finish. If nobody waits any more, stop what was started."""
@@ -300,7 +329,7 @@ class _QueryRunner:
         """Have the query started again, wait for the coordinator if it is fenced, or give up."""
         if task.expired:
             return
-        now, task.query, task.last_failure = SYSTEM_CLOCK.monotonic(), None, failure
+        now, task.query, task.prepared, task.last_failure = SYSTEM_CLOCK.monotonic(), None, False, failure
         if isinstance(own_error(failure), FencedError):
             task.due, task.fenced_at = math.inf, now
             logger.warning("task %s of epoch %d is fenced: %s", task.name, task.epoch, _cause(failure))
@@ -329,8 +358,8 @@ class TaskQueries(_QueryRunner):
         present. It opens the epoch in the stream before that (`azureblob_source.epochs.open_epoch`), so that nothing
         is written any more by the driver that had the task before, when Spark reads the first offset.
     prepare: is called before each start, with the same arguments, for what may take long, such as a restore of the
-        checkpoint. If the task is taken away meanwhile, nobody waits for it, and the query is not started. Its error
-        counts as one of `start`.
+        checkpoint; for each task in a thread of its own. What needs Spark belongs into `start`. If the task is taken
+        away meanwhile, nobody waits for it, and the query is not started. Its error counts as one of `start`.
     finish: is called when a query has ended by itself without an error, with the same arguments, for what comes after
         its last row, such as the end of a bounded job. Then the task is done, and is not started again as long as it
         stays with this driver. Its error counts as one of the query. Without it such a task is left as it is.

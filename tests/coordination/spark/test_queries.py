@@ -81,6 +81,10 @@ class Driver:
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
+    def last(self, task: str) -> Query:
+        """The query of a task that was started last."""
+        return [query for query in self.started if query.task == task][-1]
+
     def start(self) -> None:
         self.joined.append("started")
 
@@ -138,8 +142,9 @@ def test_each_task_has_a_query_until_it_is_taken_away() -> None:
 
     assert driver.ended()
     assert driver.error is None
-    assert [("a", 1), ("b", 2), ("c", 3)] == [(query.task, query.epoch) for query in driver.started]
-    assert [True, False, False] == [query.stopped for query in driver.started]
+    assert {("a", 1): True, ("b", 2): False, ("c", 3): False} == {
+        (query.task, query.epoch): query.stopped for query in driver.started
+    }
     assert ["started", "stopped"] == driver.joined
 
 
@@ -164,10 +169,11 @@ def test_a_task_that_is_taken_away_while_it_is_prepared_is_given_up_at_once_and_
     driver = Driver().run()
     driver.may_prepare.clear()
     driver.queries.on_new_job_model({"a": 1, "b": 1})
-    until(lambda: driver.prepared)
+    until(lambda: len(driver.prepared) == 2)
     driver.queries.on_job_model_expired({"a": 1})
     driver.queries.on_new_job_model({"a": 3})
-    assert [("a", 1)] == driver.prepared
+    until(lambda: driver.queries._tasks["a"].preparing)
+    assert {("a", 1), ("b", 1)} == set(driver.prepared), "two preparations of one task are never at work together"
     driver.may_prepare.set()
     until(lambda: len(driver.started) == 2)
 
@@ -176,6 +182,25 @@ def test_a_task_that_is_taken_away_while_it_is_prepared_is_given_up_at_once_and_
     driver.queries.end()
     assert driver.ended()
     assert driver.error is None
+
+
+def test_a_task_whose_preparation_waits_for_another_task_does_not_keep_it_from_starting() -> None:
+    waited: list[bool] = []
+
+    def prepare(task: str, _: int) -> None:
+        if task == "a":
+            until(lambda: [query.task for query in driver.started] == ["b"])
+            waited.append(True)
+
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, prepare=prepare)
+    driver.run()
+    driver.queries.on_new_job_model({"a": 1, "b": 1})
+    until(lambda: len(driver.started) == 2)
+    driver.queries.end()
+    assert driver.ended()
+    assert [True] == waited
+    assert ["b", "a"] == [query.task for query in driver.started]
 
 
 def test_a_preparation_that_fails_is_tried_again_as_a_start_is() -> None:
@@ -197,7 +222,12 @@ def test_a_leader_prepares_its_query() -> None:
 
     query = LeaderQuery(start, prepare=lambda epoch: calls.append(("prepare", epoch)))
     query.on_elected(7)
-    query._start_next()
+
+    def started() -> bool:
+        query._start_next()
+        return len(calls) == 2
+
+    until(started)
     assert [("prepare", 7), ("start", 7)] == calls
 
 
@@ -219,12 +249,12 @@ def test_a_query_that_cannot_be_stopped_keeps_no_other_from_being_stopped() -> N
     tasks = {"a": 1, "b": 1, "c": 1}
     driver.queries.on_new_job_model(tasks)
     until(lambda: len(driver.started) == 3)
-    driver.started[0].stop_failure = RuntimeError("stop timed out")
+    driver.last("a").stop_failure = RuntimeError("stop timed out")
     with pytest.raises(RuntimeError, match="stop timed out"):
         driver.queries.on_job_model_expired(tasks)
-    assert [False, True, True] == [query.stopped for query in driver.started]
+    assert {"a": False, "b": True, "c": True} == {query.task: query.stopped for query in driver.started}
 
-    driver.started[0].stop_failure = None
+    driver.last("a").stop_failure = None
     driver.queries.on_job_model_expired({**tasks, "never begun": 1})
     assert [True, True, True] == [query.stopped for query in driver.started]
     driver.queries.end()
@@ -235,9 +265,9 @@ def test_a_query_that_stops_late_is_stopped_again_and_the_driver_goes_on(caplog:
     driver = Driver().run()
     driver.queries.on_new_job_model({"a": 1, "b": 1})
     until(lambda: len(driver.started) == 2)
-    driver.started[0].late_stops = 3
+    driver.last("a").late_stops = 3
     driver.queries.on_job_model_expired({"a": 1})
-    assert [True, False] == [query.stopped for query in driver.started]
+    assert {"a": True, "b": False} == {query.task: query.stopped for query in driver.started}
     assert 3 == caplog.text.count("the query of task a has not stopped")
 
     driver.queries.on_new_job_model({"a": 2})
