@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,59 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
         query.stop()
     query.awaitTermination()
     return wait.ended()
+
+
+def stop_at_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None = None) -> EndingQuery:
+    """Have a query stopped when every input of it has ended, and return at once: for a coordinated task.
+
+    The arguments are those of `run_until_end`.
+    """
+    return EndingQuery(query, inputs)
+
+
+class EndingQuery:
+    """A query that is stopped when its inputs have ended, and looks like a query. `stop_at_end` makes it."""
+
+    def __init__(self, query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None) -> None:
+        self.query = query
+        """Stop it by `stop` of this object alone."""
+        self._failure: Exception | None = None
+        self._stopped = False
+        self._thread = threading.Thread(target=self._wait, args=(inputs,), name=f"end-of-{query.id}", daemon=True)
+        self._thread.start()
+
+    @property
+    def id(self) -> str:
+        """The id of the query."""
+        return str(self.query.id)
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether the query runs, or is being stopped."""
+        return self._thread.is_alive()
+
+    def exception(self) -> Exception | None:
+        """What the query, or the wait for its end, has failed with; None if it runs, has ended, or `stop` was called.
+
+        A query that something else has stopped before its inputs have ended has failed: `ControlMessageError`. If the
+        wait fails, the query is stopped.
+        """
+        return self._failure
+
+    def stop(self) -> None:
+        """Stop the query, whose inputs have not ended. Returns when it has stopped."""
+        self._stopped = True
+        self.query.stop()
+        self._thread.join()
+
+    def _wait(self, inputs: Iterable[str] | Mapping[str, int] | None) -> None:
+        try:
+            if not run_until_end(self.query, inputs) and not self._stopped:
+                text = f"query {self.query.id} was stopped before its inputs have ended. Start it again."
+                raise ControlMessageError(text)  # noqa: TRY301 - as one that `run_until_end` raises
+        except Exception as error:  # noqa: BLE001 - whoever watches the query gets it
+            self._failure = None if self._stopped else error
+            self.query.stop()
 
 
 def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None) -> dict[str, int]:

@@ -19,6 +19,7 @@ from control_messages.spark import (
     read_trackers,
     reconcile,
     run_until_end,
+    stop_at_end,
     why_held,
 )
 from tests.spark.parquet_stream import IntermediateStream, announced, wait_for
@@ -195,6 +196,38 @@ def test_an_end_that_cannot_come_is_not_waited_for(stream: IntermediateStream) -
         run_until_end(query, {"s": 3})
     assert query.isActive
     assert run_until_end(query, ["s"])
+
+
+def test_a_query_that_stops_at_its_end_looks_like_one_that_has_ended_by_itself(stream: IntermediateStream) -> None:
+    query = stop_at_end(stream.start(reconcile(stream.frame(), "s"), []))
+    stream.put(*((number, PRODUCER.watermark("a", 5)) for number in range(2)))
+    wait_for(lambda: len(read_trackers(query.query)) == 2, query.query)
+    assert query.isActive
+    stream.put(*((number, end) for number in range(2) for end in PRODUCER.end_of_stream()))
+    wait_for(lambda: not query.isActive, query.query)
+    assert not query.query.isActive
+    assert query.exception() is None
+
+
+def test_a_query_that_is_stopped_before_its_end_has_failed_unless_it_was_told_to_stop(
+    stream: IntermediateStream,
+) -> None:
+    query = stop_at_end(stream.start(reconcile(stream.frame(), "s"), []))
+    query.query.stop()  # by something else, such as a session that ends
+    wait_for(lambda: not query.isActive, query.query)
+    assert "was stopped before its inputs have ended" in str(query.exception())
+
+    told = stop_at_end(stream.start(reconcile(stream.frame(), "s"), []))
+    told.stop()
+    assert not told.isActive
+    assert told.exception() is None
+
+
+def test_a_query_whose_end_cannot_come_is_stopped_and_says_why(stream: IntermediateStream) -> None:
+    query = stop_at_end(stream.start(reconcile(stream.frame(), "s"), []), ["flights"])
+    wait_for(lambda: not query.isActive, query.query)
+    assert isinstance(query.exception(), ValueError)
+    assert not query.query.isActive
 
 
 def test_whoever_waits_is_told_what_for(
