@@ -152,7 +152,7 @@ class StreamFill(AbstractContextManager["StreamFill"]):
         return self._writer.fill.generation.number
 
     @property
-    def active(self) -> bool:
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
         """Whether the fill is running."""
         return self._thread.is_alive()
 
@@ -180,7 +180,7 @@ class StreamFill(AbstractContextManager["StreamFill"]):
         return self._failure
 
     def __repr__(self) -> str:
-        state = "running" if self.active else "ended" if self._failure is None else "failed"
+        state = "running" if self.isActive else "ended" if self._failure is None else "failed"
         return f"<fill of store {self._plan.store}, generation {self.generation}: {state}>"
 
     def __enter__(self) -> Self:

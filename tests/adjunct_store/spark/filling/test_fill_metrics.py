@@ -40,7 +40,7 @@ def test_a_fill_of_a_stream_reports_gauges_while_it_runs(exported: Exported, pla
     with planes.start(bootstrap=True, trigger={"processingTime": "1 second"}) as running:
         assert not running.await_termination(0)
         while exported.of("bootstrapped", store=str(planes.store)) < 1:
-            assert running.active
+            assert running.isActive
             running.await_termination(0.05)
         assert 1 == exported.of("entries", store=str(planes.store))
         assert 1 == exported.of("versionsPublished", store=str(planes.store))

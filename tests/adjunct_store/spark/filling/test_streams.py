@@ -78,8 +78,8 @@ def test_a_store_that_is_bootstrapped_serves_when_all_that_the_source_had_is_in_
         planes.feed(("d", 9))
         while version.batch < 3:
             version = wait_until_ready(planes.store, timeout=60)
-            assert running.active, running.exception()
-    assert not running.active
+            assert running.isActive, running.exception()
+    assert not running.isActive
     assert {"d": 9} == planes.content()
 
 
@@ -258,7 +258,7 @@ def until(condition: Callable[[], bool], running: StreamFill) -> None:
     """Wait for it as long as the fill runs."""
     end = time.monotonic() + 60
     while not condition():
-        assert running.active and time.monotonic() < end, running.exception()
+        assert running.isActive and time.monotonic() < end, running.exception()
         time.sleep(0.05)
 
 
