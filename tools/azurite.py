@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from tools.node import find_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FOLDER = Path(__file__).resolve().with_suffix("")
 VERSION = "3.35.0"
@@ -34,7 +34,8 @@ ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
-OPTIONS = ("--inMemoryPersistence", "--skipApiVersionCheck", "--loose", "--disableTelemetry", "--silent")
+SETTINGS = ("--skipApiVersionCheck", "--loose", "--disableTelemetry", "--silent")
+OPTIONS = ("--inMemoryPersistence", *SETTINGS)
 _LISTENING = re.compile(r"Azurite (Blob|Table) service is successfully listening at \S+:(\d+)")
 
 
@@ -130,16 +131,19 @@ def _of_npm(node: Path, limit: tuple[str, ...]) -> Iterator[Azurite]:
         start_new_session=True,
     )
     try:
-        listening = _ports(process)
+        listening = ports_of(process)
         yield local_azurite(listening["Blob"], listening["Table"])
     finally:
         _end(process)
 
 
-def _ports(process: subprocess.Popen[str]) -> dict[str, int]:
-    """The ports that the process prints. Its later output is read too, so that it never blocks."""
+def ports_of(process: subprocess.Popen[str], told: Callable[[str], object] = lambda _: None) -> dict[str, int]:
+    """The ports that the process prints, of `Blob` and `Table`. Its later output is read too, so that it never blocks.
+
+    told: is called with each line, by a thread.
+    """
     lines: SimpleQueue[str | None] = SimpleQueue()
-    threading.Thread(target=_read, args=(process, lines), name="azurite-output", daemon=True).start()
+    threading.Thread(target=_read, args=(process, lines, told), name="azurite-output", daemon=True).start()
     ports: dict[str, int] = {}
     output: deque[str] = deque(maxlen=20)
     while len(ports) < 2:  # noqa: PLR2004 - the services of _LISTENING
@@ -155,8 +159,9 @@ def _ports(process: subprocess.Popen[str]) -> dict[str, int]:
     return ports
 
 
-def _read(process: subprocess.Popen[str], lines: SimpleQueue[str | None]) -> None:
+def _read(process: subprocess.Popen[str], lines: SimpleQueue[str | None], told: Callable[[str], object]) -> None:
     for line in process.stdout or ():
+        told(line)
         lines.put(line)
     lines.put(None)
 

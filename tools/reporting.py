@@ -34,6 +34,8 @@ class Reporting:
         self, connection_string: str, name: str, module: str, *arguments: str, errors: Path | None = None
     ) -> None:
         self.name, self.events, self._errors = name, list[dict[str, Any]](), errors
+        self.ended_at: float | None = None
+        """When it had ended (seconds since 1970)."""
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
@@ -115,6 +117,7 @@ class Reporting:
         for line in self.process.stdout or ():
             if line.startswith(b"{"):
                 self.events.append(json.loads(line))
+        self.ended_at = time.time()
 
 
 def wait_for(condition: Callable[[], object], seconds: float, *, poll: float = POLL_SECONDS) -> float:

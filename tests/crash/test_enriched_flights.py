@@ -23,9 +23,9 @@ from tests.crash.enrichment_job import AIRLINES, AIRPORTS, PLANES
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import STUCK_SECONDS, FlightsJob
 from tests.crash.planes_changes import COLUMNS, SCHEMA, VALUES, PlanesChanges
-from tests.crash.standalone_cluster import standalone_cluster
 from tools.flights import airlines, airports
 from tools.sessions import kill_session
+from tools.standalone_cluster import standalone_cluster
 
 if TYPE_CHECKING:
     import subprocess
@@ -250,7 +250,7 @@ def test_a_killed_query_enriches_each_batch_with_the_version_that_it_has_pinned(
         for _ in range(KILLS):
             enrichment.kill_amidst(job, rng)
         enrichment.run(job)
-        assert filling.active
+        assert filling.isActive
     versions = enrichment.check(job)
     enrichment.check_changes(versions)
     pins = {batch: versions[batch]["version"] for batch in enrichment.pins}
@@ -270,7 +270,7 @@ def test_a_cluster_that_loses_an_executor_amidst_a_batch_enriches_it_with_the_sa
         arguments += [each for batch in lost for each in ("--lose-executor", str(batch))]
         job = enrichment.job(*arguments, SPARK_HOME=str(cluster.home))
         enrichment.run(job)
-        assert filling.active
+        assert filling.isActive
     versions = enrichment.check(job)
     enrichment.check_changes(versions)
     traces = [path.name for path in (enrichment.output / "traces").iterdir()]

@@ -8,8 +8,8 @@ import pytest
 
 from tests.crash.flights import flights, write_files
 from tests.crash.killing import FlightsJob
-from tests.crash.standalone_cluster import spark_home
 from tests.crash.visible_blobs import VisibleBlobs, assert_exactly_once
+from tools.standalone_cluster import spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.errors import error_of
-from tests.spark.rough_proxy import Fate, rough_proxy
+from tools.rough_proxy import Fate, rough_proxy
 
 if TYPE_CHECKING:
     from pathlib import Path
