@@ -73,8 +73,8 @@ def open_fill(
     since; what it raises leaves the store as it is. It returns the id of the query that fills the store, or "".
 
     Where readers have a version, another generation is only seen when it is bootstrapped. `ConfigurationError` if there
-    is another store, without `rebuild`. `ConflictError` if there is a store whose manifest was deleted and cannot be
-    undeleted.
+    is another store, without `rebuild`. `FencedError` if a fill of a higher epoch than that of `terms` had the store.
+    `ConflictError` if there is a store whose manifest was deleted and cannot be undeleted.
     """
     wanted = StoreDefinition(_plain(schema), terms.partitions, terms.source, terms.bounded)
     storage = FillStorage(where.open(), StoreNames(where.path), terms.threads, clock, new_id)
@@ -90,7 +90,7 @@ def open_fill(
             if storage.manifests.read() == before:
                 raise
             return None  # the cause of the error may be gone
-        return transitions.taken_over(opening.next, new_id(), opening.age, query)
+        return transitions.taken_over(opening.next, new_id(), opening.age, query, epoch=terms.epoch)
 
     manifest = storage.manifests.open(own, storage.manifest)
     return Fill(storage, manifest, continues=continues)

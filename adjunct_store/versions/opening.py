@@ -17,7 +17,7 @@ from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.recovery import StoreDefinition, difference, may_continue
 from azure_account.documents.document import DocumentBlob, Stored
 from azure_account.documents.owner import OwnedDocumentBlob
-from azure_account.errors import ConfigurationError, ConflictError, describe
+from azure_account.errors import ConfigurationError, ConflictError, FencedError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,7 @@ class FillRequirements:
     rebuild: it is built again, and may replace another store.
     adds: the rows are changes of what readers see.
     above: the number of a new generation is higher.
+    epoch: of the tenure in which the fill is started, as of `coordination`; None if nobody gives any.
     pins_expire: seconds for which the pin of a batch is found; no task may use it for longer than half of that.
     threads: how many blobs a clean-up deletes at the same time.
     """
@@ -56,6 +57,7 @@ class FillRequirements:
     rebuild: bool = False
     adds: bool = False
     above: int = 0
+    epoch: int | None = None
     pins_expire: float = PINS_EXPIRE_SECONDS
     threads: int = 16
 
@@ -65,6 +67,8 @@ class FillRequirements:
         if self.keep < 1 or self.pins_expire <= 0:
             text = f"keep is {self.keep}, pins_expire {self.pins_expire}: both must be above 0."
             raise ConfigurationError(text)
+        if self.epoch is not None and self.epoch < 0:
+            raise ConfigurationError(f"Argument epoch: {self.epoch} is not possible. Give 0 or more.")
 
 
 def manifest_documents(container: BlobContainer, names: StoreNames) -> DocumentBlob[Manifest]:
@@ -159,10 +163,11 @@ def find_opening(
     """What a fill would do with the store. Writes nothing.
 
     before: the manifest; None for a new store. `ConfigurationError` if there is another store, unless the fill is told
-    to rebuild it.
+    to rebuild it; `FencedError` if a fill of a later tenure had the store.
     """
     manifest, age = Manifest(), 0.0
     if before is not None:
+        _check_tenure(storage, before.document, terms)
         manifest = transitions.continued(before.document, wanted.source, adds=terms.adds)
         age = storage.since_publication(before.document)
     current = None if terms.rebuild else manifest.current
@@ -173,6 +178,14 @@ def find_opening(
     if not continues:
         manifest = transitions.register(manifest, wanted, _serves(manifest, wanted, terms), above=terms.above)
     return TakeoverPlan(replace(manifest, keep=terms.keep, pins_expire=terms.pins_expire), age, continues)
+
+
+def _check_tenure(storage: FillStorage, manifest: Manifest, terms: FillRequirements) -> None:
+    tenure = transitions.tenure(manifest)
+    if terms.epoch is not None and terms.epoch < tenure:
+        cause = f"a fill of epoch {tenure} has had it, and this one is of epoch {terms.epoch}"
+        step = "Another process has this task now; do not start this fill again."
+        raise FencedError(describe("open", f"store {storage.names.store}", cause, step))
 
 
 def _check_same(storage: FillStorage, current: Generation, wanted: StoreDefinition, terms: FillRequirements) -> None:

@@ -43,9 +43,25 @@ class Publication:
     published: str = ""
 
 
-def taken_over(manifest: Manifest, writer: str, since_publication: float, query: str = "") -> Manifest:
-    """Another fill has the store, with the next epoch. query: which fills the current generation; "" if none does."""
-    changed = replace(manifest, epoch=manifest.epoch + 1, writer=writer, since_publication=since_publication)
+_FILLS_OF_A_TENURE = 1_000_000
+
+
+def tenure(manifest: Manifest) -> int:
+    """The highest epoch that a fill was given, such as one of `coordination`; 0 if none was given any."""
+    return manifest.epoch // _FILLS_OF_A_TENURE
+
+
+def taken_over(
+    manifest: Manifest, writer: str, since_publication: float, query: str = "", *, epoch: int | None = None
+) -> Manifest:
+    """Another fill has the store, with the next epoch. query: which fills the current generation; "" if none does.
+
+    epoch: the one that the fill was given. The store's begins with it, and counts the fills: 17 becomes 17000000.
+    """
+    least = 0 if epoch is None else epoch * _FILLS_OF_A_TENURE
+    changed = replace(
+        manifest, epoch=max(manifest.epoch + 1, least), writer=writer, since_publication=since_publication
+    )
     current = manifest.current
     return _with_generation(changed, replace(current, query=query)) if current is not None and query else changed
 

@@ -66,7 +66,9 @@ def load_data_set(
         raise ConfigurationError("Function load_data_set needs a batch DataFrame; use fill_data_sets for a stream.")
     schema = changes_of(rows, spec).schema
     source = settings.source or DATA_SETS
-    terms = FillRequirements(source, schema.partitions, bounded=True, rebuild=settings.rebuild, keep=settings.keep)
+    terms = FillRequirements(
+        source, schema.partitions, bounded=True, rebuild=settings.rebuild, keep=settings.keep, epoch=settings.epoch
+    )
     opened = open_fill(store, schema.to_json(), terms)
     if opened.generation.sealed:
         opened = opened.build_beside(schema.to_json(), source, partitions=schema.partitions)

@@ -70,7 +70,9 @@ def fill(store: Location, rows: DataFrame, spec: FillSpec, settings: FillSetting
     source = settings.source or BATCH_SOURCE
     if not settings.rebuild:
         check_schema(store, schema, source, adds=True)
-    terms = FillRequirements(source, schema.partitions, rebuild=settings.rebuild, adds=True, keep=settings.keep)
+    terms = FillRequirements(
+        source, schema.partitions, rebuild=settings.rebuild, adds=True, keep=settings.keep, epoch=settings.epoch
+    )
     opened = open_fill(store, schema.to_json(), terms)
     batch = 0 if opened.base is None else opened.base.batch + 1
     return VersionWriter(store, opened, spec, schema, settings.cache_dir).run(rows, batch, bootstrapped=True)

@@ -25,12 +25,16 @@ class FillSettings:
     there until the new one is published.
     keep: how many of the newest versions stay, so that new readers can choose them.
     cache_dir: a folder on a local disk where tasks write; by default a folder of the user in the temporary folder.
+    epoch: of the task whose fill this is, from `coordination`. A fill of a lower epoch can then not take the store, as
+    that of a driver that wakes after its task has moved (`FencedError`). By default the fill that is started last has
+    the store.
     """
 
     source: str | None = None
     rebuild: bool = False
     keep: int = 3
     cache_dir: Path | str | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ class StreamPlan:
             rebuild=settings.rebuild,
             above=self.checkpoint.last_generation(),
             keep=settings.keep,
+            epoch=settings.epoch,
         )
 
     def writer(self, fill: Fill) -> VersionWriter:

@@ -201,6 +201,24 @@ def test_a_first_generation_of_another_source_is_not_taken_over(container: BlobC
         published(begun, 1)
 
 
+def test_a_fill_of_a_lower_epoch_does_not_take_the_store_from_a_later_one(container: BlobContainer) -> None:
+    later = opened(container, epoch=18)
+    published(later, 0)
+    before = read_manifest(container, STORE)
+    with pytest.raises(FencedError, match="a fill of epoch 18 has had it, and this one is of epoch 17"):
+        opened(container, epoch=17)
+    assert before == read_manifest(container, STORE)
+    published(later, 1)
+
+    restarted = opened(container, epoch=18)
+    with pytest.raises(FencedError):
+        published(later, 2)
+    published(restarted, 2)
+    published(opened(container), 3)  # one without an epoch is not asked for it
+    with pytest.raises(ConfigurationError, match="epoch: -1 is not possible"):
+        opened(container, epoch=-1)
+
+
 def test_what_a_fill_finds_wrong_before_it_takes_the_store_over_leaves_the_other_fill_alone(
     container: BlobContainer,
 ) -> None:

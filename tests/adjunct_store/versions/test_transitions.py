@@ -8,7 +8,16 @@ import pytest
 
 from adjunct_store.versions.manifest import Generation, Manifest, Version, VersionState, VisibleFrom, from_json, to_json
 from adjunct_store.versions.recovery import StoreDefinition
-from adjunct_store.versions.transitions import Publication, continued, drop, publish, register, retire, taken_over
+from adjunct_store.versions.transitions import (
+    Publication,
+    continued,
+    drop,
+    publish,
+    register,
+    retire,
+    taken_over,
+    tenure,
+)
 
 WANTED = StoreDefinition({"keys": ["tail"]}, 2, "planes")
 
@@ -31,6 +40,15 @@ def test_a_take_over_changes_who_fills_and_nothing_else() -> None:
     before = published(registered(), 0)
     after = taken_over(before, "w", 7.5)
     assert replace(before, epoch=1, writer="w", since_publication=7.5) == after
+
+
+def test_the_epoch_of_a_fill_begins_with_the_one_that_it_was_given_and_always_rises() -> None:
+    first = taken_over(registered(), "w", 0.0, epoch=17)
+    again = taken_over(first, "x", 0.0, epoch=17)
+    later = taken_over(again, "y", 0.0, epoch=18)
+    unasked = taken_over(later, "z", 0.0)
+    assert [17_000_000, 17_000_001, 18_000_000, 18_000_001] == [each.epoch for each in (first, again, later, unasked)]
+    assert [0, 17, 17, 18, 18] == [tenure(each) for each in (registered(), first, again, later, unasked)]
 
 
 def test_the_newest_versions_serve_and_the_others_retire_with_the_publication() -> None:

@@ -330,6 +330,21 @@ def test_a_fill_ends_when_another_one_takes_the_store_over(planes: Planes) -> No
     assert {} == planes.content("ab")
 
 
+def test_a_fill_of_a_lower_epoch_leaves_the_one_that_runs_alone(planes: Planes) -> None:
+    planes.feed(("a", 1))
+    with planes.start(epoch=5, trigger={"processingTime": "100 milliseconds"}) as running:
+        wait_until_ready(planes.store, timeout=60, bootstrapped=False, poll=0.05)
+        with pytest.raises(FencedError, match="a fill of epoch 5 has had it, and this one is of epoch 4"):
+            planes.start(epoch=4)
+        with pytest.raises(FencedError, match="this one is of epoch 4"):
+            planes.fill(("z", 1), rebuild=True, epoch=4)
+        planes.feed(("b", 2))
+        until(lambda: {"a": 1, "b": 2} == planes.content("ab"), running)
+    planes.feed(("c", 3))
+    planes.run(epoch=6)
+    assert {"a": 1, "b": 2, "c": 3} == planes.content()
+
+
 def test_a_second_start_with_wrong_arguments_does_not_end_the_fill_that_runs(planes: Planes) -> None:
     planes.feed(("a", 1))
     with planes.start(trigger={"processingTime": "100 milliseconds"}, query_name="planes") as running:
