@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 60.0
 _MENDED_SECONDS = 600.0
-_LONGEST_START_SECONDS = 60.0
+_REPORT_SECONDS = 60.0
 _STOP_TIMEOUT = "spark.sql.streaming.stopTimeout"
 """In the text of the error that Spark raises when it has waited so long for the end of a query."""
 _ERROR_OF_PYTHON = re.compile(r"[\w.]+(Error|Exception): ")
@@ -77,11 +77,13 @@ class QueryLimits:
     restarts: how often a query that fails is started again before that; None for always.
     fenced_seconds: how long a query that was fenced may stay assigned to this driver.
     stop_seconds: how long a query that does not stop within `spark.sql.streaming.stopTimeout` is stopped again.
+    start_seconds: how long the start of a query, or `finish`, may go on when its task is taken away.
     """
 
     restarts: int | None = None
     fenced_seconds: float = 120.0
     stop_seconds: float = 120.0
+    start_seconds: float = 60.0
 
 
 class TaskQuery(Protocol):
@@ -140,8 +142,8 @@ class _QueryRunner:
                 self._finish_next()
         finally:
             membership.stop()
-            for each in self._preparations.values():
-                each.join()
+            for name, preparation in self._preparations.items():
+                _await_preparation(name, preparation)
         if self._failure is not None:
             raise self._failure
 
@@ -183,7 +185,7 @@ class _QueryRunner:
             for task in expired:
                 task.expired = True
             in_time = self._changed.wait_for(
-                lambda: self._leaving or self._at_work not in expired, _LONGEST_START_SECONDS
+                lambda: self._leaving or self._at_work not in expired, self._limits.start_seconds
             )
             if self._at_work in expired and self._at_work is not None:
                 self._at_work.abandoned = True
@@ -193,7 +195,7 @@ class _QueryRunner:
         for each in stopping:
             each.result()
         if not in_time:
-            text = f"A query of {', '.join(tasks)} is being started, or finished, for {_LONGEST_START_SECONDS:.0f} s."
+            text = f"A query of {', '.join(tasks)} is being started, or finished, for {self._limits.start_seconds:g} s."
             raise TimeoutError(text)
 
     def _has(self, name: str, epoch: int) -> bool:
@@ -243,21 +245,23 @@ class _QueryRunner:
             return
         task.preparing = True
         earlier = self._preparations.get(task.name)
-        thread = threading.Thread(target=self._prepare_task, args=(task, earlier), name=f"prepare-{task.name}")
-        self._preparations[task.name] = thread
-        thread.daemon = True
+        args, name = (task, earlier), f"prepare-{task.name}"
+        thread = threading.Thread(target=self._prepare_task, args=args, name=name, daemon=True)
         thread.start()
+        self._preparations[task.name] = thread
 
     def _prepare_task(self, task: _Task, earlier: threading.Thread | None) -> None:
         """Prepare a task, when its preparation for an epoch that this driver has lost is over."""
         if earlier is not None:
-            earlier.join()
-        failure = None
+            _await_preparation(task.name, earlier)
+        failure: Exception | None = None
         try:
             if not task.expired and self._prepare is not None:
                 self._prepare(task.name, task.epoch)
         except Exception as error:  # noqa: BLE001 - what the program's function raises
             failure = error
+        except BaseException as error:  # noqa: BLE001 - such as SystemExit, which would end this thread in silence
+            failure = RuntimeError(f"the preparation of task {task.name} has ended with {error!r}")
         with self._changed:
             task.preparing, task.prepared = False, failure is None
             if failure is not None:
@@ -428,6 +432,15 @@ class LeaderQuery(_QueryRunner):
     def on_failure(self, error: Exception) -> None:
         """Have `run` raise the error."""
         self._fail(error)
+
+
+def _await_preparation(task: str, preparation: threading.Thread) -> None:
+    """Wait for the end of a preparation, and say so once a minute."""
+    while True:
+        preparation.join(_REPORT_SECONDS)
+        if not preparation.is_alive():
+            return
+        logger.warning("task %s waits for the end of a preparation for an epoch that this driver has lost", task)
 
 
 def _has_ended(query: TaskQuery | None) -> bool:

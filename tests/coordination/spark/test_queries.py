@@ -203,6 +203,35 @@ def test_a_task_whose_preparation_waits_for_another_task_does_not_keep_it_from_s
     assert ["b", "a"] == [query.task for query in driver.started]
 
 
+def test_a_preparation_that_ends_its_thread_is_a_failure_and_one_that_hangs_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(queries, "_REPORT_SECONDS", 0.02)
+    hanging, calls = threading.Event(), list[int]()
+
+    def prepare(_: str, epoch: int) -> None:
+        calls.append(epoch)
+        if len(calls) == 1:
+            raise SystemExit(3)
+        if epoch == 1:
+            hanging.wait(60)
+
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, prepare=prepare)
+    driver.run()
+    driver.queries.on_new_job_model({"a": 1})
+    until(lambda: len(calls) == 2)
+    assert "SystemExit(3)" in str(driver.queries.failing["a"])
+    driver.queries.on_job_model_expired({"a": 1})
+    driver.queries.on_new_job_model({"a": 2})
+    until(lambda: "task a waits for the end of a preparation" in caplog.text)
+    hanging.set()
+    until(lambda: driver.started)
+    assert [("a", 2)] == [(query.task, query.epoch) for query in driver.started]
+    driver.queries.end()
+    assert driver.ended()
+
+
 def test_a_preparation_that_fails_is_tried_again_as_a_start_is() -> None:
     driver = Driver(prepare_failures=[RuntimeError("the disk is full"), RuntimeError("still")]).run()
     driver.queries.on_new_job_model({"a": 1})
@@ -294,9 +323,10 @@ def test_a_query_that_never_stops_is_given_up_after_a_while(caplog: pytest.LogCa
     assert driver.ended()
 
 
-def test_a_query_whose_start_hangs_does_not_keep_the_coordinator_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "_LONGEST_START_SECONDS", 0.05)
-    driver = Driver().run()
+def test_a_query_whose_start_hangs_does_not_keep_the_coordinator_for_ever() -> None:
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(start_seconds=0.05))
+    driver.run()
     driver.may_start.clear()
     driver.queries.on_new_job_model({"a": 1})
     driver.starting.wait(60)
@@ -311,9 +341,10 @@ def test_a_query_whose_start_hangs_does_not_keep_the_coordinator_for_ever(monkey
     assert driver.ended()
 
 
-def test_a_query_that_is_started_after_its_task_was_given_up_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "_LONGEST_START_SECONDS", 0.05)
-    driver = Driver().run()
+def test_a_query_that_is_started_after_its_task_was_given_up_is_stopped() -> None:
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(start_seconds=0.05))
+    driver.run()
     driver.may_start.clear()
     driver.queries.on_new_job_model({"a": 1})
     driver.starting.wait(60)
