@@ -104,7 +104,7 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
     if query.isActive:
         query.stop()
     query.awaitTermination()
-    return wait.ended()
+    return wait.is_over or wait.ended()
 
 
 def stop_at_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None = None) -> EndingQuery:
@@ -122,7 +122,7 @@ class EndingQuery:
         self.query = query
         """Stop it by `stop` of this object alone."""
         self._failure: Exception | None = None
-        self._stopped = False
+        self._told_to_stop = threading.Event()
         self._thread = threading.Thread(target=self._wait, args=(inputs,), name=f"end-of-{query.id}", daemon=True)
         self._thread.start()
 
@@ -133,8 +133,8 @@ class EndingQuery:
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
-        """Whether the query runs, or is being stopped."""
-        return self._thread.is_alive()
+        """Whether the query runs."""
+        return self._thread.is_alive() and not self._told_to_stop.is_set()
 
     def exception(self) -> Exception | None:
         """What the query, or the wait for its end, has failed with; None if it runs, has ended, or `stop` was called.
@@ -146,18 +146,24 @@ class EndingQuery:
 
     def stop(self) -> None:
         """Stop the query, whose inputs have not ended. Returns when it has stopped."""
-        self._stopped = True
+        self._told_to_stop.set()
         self.query.stop()
-        self._thread.join()
 
     def _wait(self, inputs: Iterable[str] | Mapping[str, int] | None) -> None:
         try:
-            if not run_until_end(self.query, inputs) and not self._stopped:
+            wait = _Wait(self.query, _awaited(self.query, inputs))
+            while self.query.isActive and not wait.over():
+                if self._told_to_stop.wait(_POLL_SECONDS):
+                    return
+            self.query.stop()
+            self.query.awaitTermination()  # raises what it has failed with
+            if not wait.is_over and not self._told_to_stop.is_set():
                 text = f"query {self.query.id} was stopped before its inputs have ended. Start it again."
                 raise ControlMessageError(text)  # noqa: TRY301 - as one that `run_until_end` raises
         except Exception as error:  # noqa: BLE001 - whoever watches the query gets it
-            self._failure = None if self._stopped else error
-            self.query.stop()
+            if not self._told_to_stop.is_set():
+                self._failure = error
+                self.query.stop()
 
 
 def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None) -> dict[str, int]:
@@ -181,32 +187,39 @@ def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | 
 class _Wait:
     """Waits for the end of the inputs of a query.
 
-    seen: the time of the progress that was looked at last. caught_up: the query has read all that there was, or has not
-    ended; until then an end may be one of an earlier run. reported: when (monotonic seconds) it was last said what the
-    wait is for.
+    seen: the time of the progress that was looked at last. caught_up: the query has read
+    all that there was, or has not ended; until then an end may be one of an earlier run. is_over: the inputs have
+    ended. reported: when (monotonic seconds) it was last said what the wait is for.
     """
 
     query: StreamingQuery
     expected: dict[str, int]
     seen: str = ""
     caught_up: bool = False
+    is_over: bool = False
     reported: float = field(default_factory=SYSTEM_CLOCK.monotonic)
 
     def over(self) -> bool:
-        """Look at the batches since the last call. `ValueError` if the end that is awaited cannot come."""
-        last = self.query.lastProgress
-        newest, idle = "" if last is None else last["timestamp"], _is_idle(self.query)
-        due = SYSTEM_CLOCK.monotonic() - self.reported >= _REPORT_SECONDS
-        if newest == self.seen and not due and (self.caught_up or not idle):
-            return False
-        self.seen = newest
-        ended = self.ended()
-        if ended and (self.caught_up or idle):
-            return True
-        self.caught_up = self.caught_up or idle or not ended
-        if due:
+        """Look at the batches since the last call. `ValueError` if the end that is awaited cannot come.
+
+        The state, which takes jobs of Spark to read, is read only if a batch had an end, and at first.
+        """
+        new = [each for each in self.query.recentProgress if each["timestamp"] > self.seen]
+        idle = _is_idle(self.query)
+        self.seen = max((each["timestamp"] for each in new), default=self.seen)
+        if SYSTEM_CLOCK.monotonic() - self.reported >= _REPORT_SECONDS:
             self._report()
-        return False
+        if not (any(map(self._has_end, new)) if self.caught_up else new or idle):
+            return False
+        ended = self.ended()
+        self.is_over = ended and (self.caught_up or idle)
+        self.caught_up = self.caught_up or idle or not ended
+        return self.is_over
+
+    def _has_end(self, progress: Any) -> bool:
+        """Whether a batch had the end of a partition of one of the inputs."""
+        counted = (progress["observedMetrics"].get(OBSERVED + stream) for stream in self.expected)
+        return any(each is not None and each["endOfStream"] for each in counted)
 
     def ended(self) -> bool:
         """Whether the last committed batch has the end of all partitions of all inputs."""
@@ -233,7 +246,10 @@ class _Wait:
         waiting = [each for each in why_held(self.query) if isinstance(each, NoControlMessages) or not each.at_end]
         text = " ".join(map(str, waiting[:_SHOWN]))
         more = f" And {len(waiting) - _SHOWN} more partitions." if len(waiting) > _SHOWN else ""
-        logger.warning("query %s waits for the end of its inputs: %s%s", self.query.id, text, more)
+        if waiting:
+            logger.warning("query %s waits for the end of its inputs: %s%s", self.query.id, text, more)
+        else:
+            logger.warning("query %s reads what its inputs have, all of which have ended", self.query.id)
 
 
 def _is_idle(query: StreamingQuery) -> bool:

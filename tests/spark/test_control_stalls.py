@@ -23,6 +23,7 @@ from control_messages.spark import (
     why_held,
 )
 from tests.spark.parquet_stream import IntermediateStream, announced, wait_for
+from tools import reporting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -204,7 +205,7 @@ def test_a_query_that_stops_at_its_end_looks_like_one_that_has_ended_by_itself(s
     wait_for(lambda: len(read_trackers(query.query)) == 2, query.query)
     assert query.isActive
     stream.put(*((number, end) for number in range(2) for end in PRODUCER.end_of_stream()))
-    wait_for(lambda: not query.isActive, query.query)
+    reporting.wait_for(lambda: not query.isActive, 60)
     assert not query.query.isActive
     assert query.exception() is None
 
@@ -214,7 +215,7 @@ def test_a_query_that_is_stopped_before_its_end_has_failed_unless_it_was_told_to
 ) -> None:
     query = stop_at_end(stream.start(reconcile(stream.frame(), "s"), []))
     query.query.stop()  # by something else, such as a session that ends
-    wait_for(lambda: not query.isActive, query.query)
+    reporting.wait_for(lambda: not query.isActive, 60)
     assert "was stopped before its inputs have ended" in str(query.exception())
 
     told = stop_at_end(stream.start(reconcile(stream.frame(), "s"), []))
@@ -225,7 +226,7 @@ def test_a_query_that_is_stopped_before_its_end_has_failed_unless_it_was_told_to
 
 def test_a_query_whose_end_cannot_come_is_stopped_and_says_why(stream: IntermediateStream) -> None:
     query = stop_at_end(stream.start(reconcile(stream.frame(), "s"), []), ["flights"])
-    wait_for(lambda: not query.isActive, query.query)
+    reporting.wait_for(lambda: not query.isActive, 60)
     assert isinstance(query.exception(), ValueError)
     assert not query.query.isActive
 
