@@ -34,6 +34,7 @@ class Reporting:
         self, connection_string: str, name: str, module: str, *arguments: str, errors: Path | None = None
     ) -> None:
         self.name, self.events, self._errors = name, list[dict[str, Any]](), errors
+        self._closed = False
         self.ended_at: float | None = None
         """When it had ended (seconds since 1970)."""
         environment = {
@@ -55,9 +56,10 @@ class Reporting:
         self._reader.start()
 
     def kill(self) -> None:
-        """SIGKILL to all its processes."""
-        kill_session(self.process)
-        self._close()
+        """SIGKILL to all its processes, once: later the number of its session may be another one's."""
+        if not self._closed:
+            kill_session(self.process)
+            self._close()
 
     def end(self) -> None:
         """SIGTERM to the process itself, which ends in order. `subprocess.TimeoutExpired` after 60 s."""
@@ -109,6 +111,7 @@ class Reporting:
             raise ProcessLookupError(f"{self.name} does not run: it got no {number.name}.")
 
     def _close(self) -> None:
+        self._closed = True
         self._reader.join()
         if self.process.stdout is not None:
             self.process.stdout.close()

@@ -149,7 +149,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return _forward(self.server.port, self.command, self.path, dict(self.headers), body)
         except (OSError, http.client.HTTPException):
-            self.server.proxy.refused += 1
+            with self.server.proxy.lock:
+                self.server.proxy.refused += 1
             return None
 
     def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:

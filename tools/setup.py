@@ -9,6 +9,7 @@ There are four steps. A step is repeated only if a file that it depends on has c
 
 `python3 -m tools.setup pyspark41 pyspark42` makes only the environments of the versions that are named,
 `.venv-pyspark41` from requirements/pyspark41.lock and so on. `make matrix` does this after the four steps.
+`python3 -m tools.setup browser` installs the browser of tools/browser from npm, for a test of `make crash`.
 
 Downloads are checked against the hashes of the lock files. Standard library only.
 """
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 OLDEST_PYTHON = (3, 10)
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "requirements"
-AZURITE = ROOT / "tools" / "azurite"
+AZURITE, BROWSER = ROOT / "tools" / "azurite", ROOT / "tools" / "browser"
 DEVELOPMENT = ROOT / ".venv"
 OLDEST_SPARK = "pyspark40"
 
@@ -48,7 +49,7 @@ def main() -> int:
         return _complain(f"Python 3.10 or later is needed, this is {sys.version.split()[0]}: make PYTHON=python3.12")
     versions = [word for word in sys.argv[1:] if not word.startswith("-")]
     try:
-        ready = _set_up_versions(versions) if versions else _set_up()
+        ready = _set_up_named(versions) if versions else _set_up()
     except (JavaMissingError, SetupError) as error:
         return _complain(str(error))
     if "--quiet" not in sys.argv:
@@ -60,8 +61,21 @@ def _set_up() -> str:
     java = require_java()
     _once(".venv", DEVELOPMENT / ".setup", _lock_files("setup", "dev"), _make_development)
     _set_up_versions([OLDEST_SPARK])
-    _once("Azurite", AZURITE / "node_modules" / ".setup", [AZURITE / "package-lock.json"], _make_azurite)
+    _set_up_npm("Azurite", AZURITE)
     return f".venv, .venv-{OLDEST_SPARK}, Azurite, Java in {java}"
+
+
+def _set_up_named(names: Sequence[str]) -> str:
+    """The browser, or the environments of versions of Spark."""
+    if "browser" in names:
+        _set_up_npm("a browser", BROWSER)
+    _set_up_versions([name for name in names if name != "browser"])
+    return ", ".join(names)
+
+
+def _set_up_npm(name: str, folder: Path) -> None:
+    """The packages of a folder's package-lock.json."""
+    _once(name, folder / "node_modules" / ".setup", [folder / "package-lock.json"], partial(_npm_ci, folder))
 
 
 def _set_up_versions(names: Sequence[str]) -> str:
@@ -109,14 +123,14 @@ def _make_version(name: str) -> None:
     _install(folder, REQUIREMENTS / f"{name}.lock")
 
 
-def _make_azurite() -> None:
+def _npm_ci(folder: Path) -> None:
     if find_node() is None:
         _install(DEVELOPMENT, REQUIREMENTS / "node.lock")
     node = find_node()
     if node is None:
-        raise SetupError("Azurite needs Node 18 or later, and PyPI has none for this system: install Node and npm.")
+        raise SetupError("Node 18 or later is needed, and PyPI has none for this system: install Node and npm.")
     path = os.pathsep.join([str(node.program.parent), os.environ.get("PATH", "")])
-    _run([*node.npm, "ci", "--loglevel=error"], cwd=AZURITE, environment={**os.environ, "PATH": path})
+    _run([*node.npm, "ci", "--loglevel=error"], cwd=folder, environment={**os.environ, "PATH": path})
 
 
 def _make_environment(folder: Path) -> None:
