@@ -63,6 +63,9 @@ class StoredAzurite:
         """End it, whatever its data are."""
         self._process.kill()
         self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def _started(self) -> subprocess.Popen[str]:
         node = find_node()
