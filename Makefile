@@ -24,7 +24,7 @@ lock_spark = $(COMPILE) $(2) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c
 TYPED := $(wildcard adjunct_store arrow_avro azure_account azureblob_source control_messages coordination pyspark_azureblob state_backup tools demo benchmarks tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test spark crash histories matrix bench notebooks check fmt lock clean
+.PHONY: help setup demo pipeline soak test spark crash histories matrix bench notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,12 @@ setup: ## install .venv, .venv-pyspark40, Azurite and Java, where they are missi
 
 demo: setup ## write a year of flights into blobs, read them back, compare row by row
 	@$(BIN)/python -m demo.flights
+
+pipeline: setup .venv/spark-classes.jsa ## all parts as one system, while drivers, executors, disks and the emulator are lost (MINUTES=10 SEED=)
+	@$(BIN)/python -m demo.pipeline --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+soak: setup .venv/spark-classes.jsa ## the same for long, with fewer faults: whether memory, handles, threads and requests grow (MINUTES=60 SEED=)
+	@$(BIN)/python -m demo.pipeline --minutes $(or $(MINUTES),60) --pause 300 --output .demo/soak.html $(if $(SEED),--seed $(SEED))
 
 # Java starts from such a file in half the time. Without one the tests pass too.
 %/spark-classes.jsa: requirements/dev.lock requirements/pyspark40.lock | setup
@@ -47,6 +53,7 @@ spark: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## the te
 	$(BIN40)/python -m pytest $(PARALLEL) -m "oldest_spark and not slow and not live" $(PYTEST) $(SELECTED)
 
 crash: setup .venv/spark-classes.jsa ## the slow tests: processes killed with SIGKILL, the guides, the notebooks
+	@$(PYTHON) -m tools.setup --quiet browser
 	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not long and not alone" $(PYTEST) $(SELECTED)
 	$(BIN)/python -m pytest -m alone $(PYTEST) $(SELECTED)
 
@@ -91,9 +98,9 @@ lock: setup ## resolve the dependencies again (UPGRADE=--upgrade for newer versi
 	$(call lock_spark,41,3.10)
 	$(call lock_spark,42,3.10)
 	$(call lock_spark,43,3.11)
-	$(PYTHON) -m tools.node install --package-lock-only --prefix tools/azurite
+	for folder in azurite browser; do $(PYTHON) -m tools.node install --package-lock-only --prefix tools/$$folder; done
 
 clean: ## remove everything that the targets made, including what `make setup` has downloaded
-	rm -rf .venv .venv-pyspark* tools/azurite/node_modules build dist .demo spark-warehouse artifacts metastore_db
+	rm -rf .venv .venv-pyspark* tools/azurite/node_modules tools/browser/node_modules build dist .demo spark-warehouse artifacts metastore_db
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
