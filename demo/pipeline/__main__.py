@@ -35,7 +35,7 @@ from demo.pipeline.timeline import Run, page
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:
-    from demo.pipeline.processes import System
+    from demo.pipeline.processes import Drivers, System
 
 CONTAINER = "pipeline"
 FLIGHTS_PER_FILE, FILES_PER_CHANGE = 100, 5
@@ -137,11 +137,21 @@ def _watch(system: System, observed: Observed, faults: Faults, began: float) -> 
                 raise TimeoutError(f"No row for {STUCK_SECONDS:.0f} s: {system.state()}")
             if faults.failure is not None:
                 raise faults.failure
+            _restart_who_gave_up(system.drivers, observed)
             if faults.ident is None and system.drivers.all_run:
                 faults.start()
             if "flights" in system.drivers.done:
                 faults.stop()
             time.sleep(REFRESH_SECONDS)
+
+
+def _restart_who_gave_up(drivers: Drivers, observed: Observed) -> None:
+    """Start drivers again that have ended by themselves, as a supervisor does. `RuntimeError` if none can start."""
+    alive = {each.name for each in drivers.alive}
+    for name in {each.name for each in drivers.ended_by_themselves} - alive:
+        if not observed.rows:
+            raise RuntimeError(f"{name} cannot start: {drivers.folder / name}.0.txt")
+        drivers.start(name)
 
 
 def _findings(

@@ -109,6 +109,7 @@ def _conf(master: str | None) -> dict[str, Any]:
         "spark.executor.extraJavaOptions": java_options(quick_start=True),
         "spark.executor.heartbeatInterval": "5s",
         "spark.network.timeout": "30s",  # an executor that is suspended for longer is lost
+        "spark.network.timeoutInterval": "10s",
         "spark.speculation": "true",
         "spark.speculation.multiplier": "4",
     }
