@@ -22,6 +22,7 @@ from state_backup.restoring.restore import RestoreResult, RestoreSettings, resto
 from state_backup.spark.location import local_path
 from state_backup.spark.openings import note_openings, openings_of
 from state_backup.spark.position import STORE, QueryPosition
+from state_backup.spark.relocation import relocate
 from state_backup.spark.snapshot import newest_batch, query_id, snapshot_of, whole_batch
 from state_backup.spark.stop_due import BackupDeadline
 from state_backup.spark.writers import open_for_query
@@ -115,6 +116,7 @@ def restore_checkpoint(
     before = [QueryPosition.of(each, state).batch for each in older if STORE in each.indexes]
     was_last = stored.document.writer in openings_of(location)
     if was_last and not torn and local is not None and local >= backup.batch:
+        relocate(location)
         return RestoredCheckpoint(local, _query_of(location), None)
     only = None
     if not discard_newer:
@@ -125,6 +127,7 @@ def restore_checkpoint(
         if local is not None and min(before, default=local) < local:
             only = str(newest.id)  # an older one, if this one is not whole, would discard batches that are here
     restored = restore(where, {STORE: location}, checkpoint_id=only, settings=RestoreSettings(threads))
+    relocate(location)
     note_openings(location, [])  # what the query adds from now on is nowhere else
     position = QueryPosition.of(restored.checkpoint, state)
     return RestoredCheckpoint(position.batch, position.query, restored)

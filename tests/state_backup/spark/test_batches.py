@@ -364,8 +364,16 @@ class History:
         return driver
 
     def _start(self, driver: Driver) -> None:
-        """Restore as a driver does that starts, again until it succeeds. Then it takes the state over."""
-        restored = restore_checkpoint(state_in(self.account.container("box")), driver.location)
+        """Restore as a driver does that starts. If its directory is of another query, as the guide says: delete it."""
+        state = state_in(self.account.container("box"))
+        try:
+            restored = restore_checkpoint(state, driver.location)
+        except ConflictError as error:
+            if "it is of query" not in str(error):
+                raise
+            self.seen["another query has the state"] += 1
+            shutil.rmtree(driver.location.parent)
+            restored = restore_checkpoint(state, driver.location)
         self.seen["restored"] += restored.restored is not None
         self.seen["nothing was backed up"] += restored.batch is None
         if restored.batch is None:
