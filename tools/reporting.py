@@ -19,9 +19,31 @@ from tools.sessions import kill_session, session_of, signal_session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from coordination import JobCoordinator
+
 ROOT = Path(__file__).resolve().parents[1]
 POLL_SECONDS = 0.05
 END_SECONDS = 60.0
+
+
+def say(event: str, **more: object) -> None:
+    """Print an event with the time, in a process that `Reporting` has started."""
+    line = json.dumps({"event": event, "at": time.time(), **more})
+    print(line + "\n", end="", flush=True)  # one write: two threads write lines
+
+
+def say_who_leads(coordinator: JobCoordinator) -> None:
+    """Say when this process begins and ends to lead; from now on, in a thread."""
+
+    def watch() -> None:
+        led = False
+        while True:
+            if coordinator.leads() != led:
+                led = not led
+                say("leads" if led else "no longer leads")
+            time.sleep(2 * POLL_SECONDS)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class Reporting:

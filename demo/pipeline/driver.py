@@ -14,14 +14,13 @@ import logging
 import os
 import signal
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coordination import CoordinatorTiming, JobCoordinator, LeaseTiming
 from coordination.spark import TaskQueries
 from demo.pipeline.places import TASKS, Places
+from tools.reporting import say, say_who_leads
 from tools.spark_session import ROCKSDB_STATE, java_options, local_spark
 
 if TYPE_CHECKING:
@@ -35,12 +34,6 @@ TIMING = CoordinatorTiming(heartbeat=2, death=20, margin=4, request=4, barrier=6
 """Longer than the defaults: three drivers, their executors and the emulator share two cores."""
 GRACE_SECONDS = 30.0
 """After SIGTERM the job is left in this time, whatever a query is at."""
-
-
-def say(event: str, **more: object) -> None:
-    """Print an event with the time."""
-    line = json.dumps({"event": event, "at": time.time(), **more})
-    print(line + "\n", end="", flush=True)  # one write: two threads write lines
 
 
 class Queries(TaskQueries):
@@ -85,7 +78,7 @@ def main(name: str, given: str) -> None:
     queries = Queries(Tasks(spark, places))
     coordinator = JobCoordinator(places.job, tasks=TASKS, listener=queries, processor=name, timing=TIMING, lease=LEASE)
     signal.signal(signal.SIGTERM, lambda *_: queries.end(within=GRACE_SECONDS))
-    threading.Thread(target=_say_who_leads, args=(coordinator,), daemon=True).start()
+    say_who_leads(coordinator)
     say("joins")
     queries.run(coordinator)
     say("left")
@@ -113,15 +106,6 @@ def _conf(master: str | None) -> dict[str, Any]:
         "spark.speculation": "true",
         "spark.speculation.multiplier": "4",
     }
-
-
-def _say_who_leads(coordinator: JobCoordinator) -> None:
-    led = False
-    while True:
-        if coordinator.leads() != led:
-            led = not led
-            say("leads" if led else "no longer leads")
-        time.sleep(0.1)
 
 
 if __name__ == "__main__":

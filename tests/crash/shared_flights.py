@@ -9,11 +9,8 @@ task, and when it begins or ends to lead.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
-import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +22,7 @@ from azure_account.location import Location
 from azureblob_source.epochs import open_epoch
 from coordination import CoordinatorTiming, JobCoordinator, LeaderElector, LeaseTiming
 from coordination.spark import LeaderQuery, TaskQueries
+from tools.reporting import say, say_who_leads
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:
@@ -39,12 +37,6 @@ ALL = "all"
 """The task of the driver that leads, where the others stand by."""
 LEASE = LeaseTiming(duration=20, renew_every=4, poll_every=3, request=4, margin=4)
 TIMING = CoordinatorTiming(heartbeat=2, death=20, margin=4, request=4, barrier=40)
-
-
-def say(event: str, **more: object) -> None:
-    """Print an event with the time."""
-    line = json.dumps({"event": event, "at": time.time(), **more})
-    print(line + "\n", end="", flush=True)  # noqa: T201 - one write: two threads write lines
 
 
 class Queries(TaskQueries):
@@ -114,17 +106,8 @@ def main(mode: str, folder: Path, checkpoints: Path, container: str, name: str) 
     coordinator = JobCoordinator(
         Location(f"{container}/{JOB}"), tasks=TASKS, listener=queries, processor=name, timing=TIMING, lease=LEASE
     )
-    threading.Thread(target=_say_who_leads, args=(coordinator,), daemon=True).start()
+    say_who_leads(coordinator)
     queries.run(coordinator)
-
-
-def _say_who_leads(coordinator: JobCoordinator) -> None:
-    led = False
-    while True:
-        if coordinator.leads() != led:
-            led = not led
-            say("leads" if led else "no longer leads")
-        time.sleep(0.1)
 
 
 if __name__ == "__main__":
