@@ -118,18 +118,23 @@ def _limit(mebibytes: int | None) -> tuple[str, ...]:
     return () if mebibytes is None else ("--extentMemoryLimit", str(mebibytes))
 
 
-@contextmanager
-def _of_npm(node: Path, limit: tuple[str, ...]) -> Iterator[Azurite]:
-    """Run `serve.js`, which ends when its standard input is closed, by this process or by the end of it."""
-    ports = ("--blobPort", "0", "--queuePort", "0", "--tablePort", "0")
-    process = subprocess.Popen(
-        [node, FOLDER / "serve.js", *OPTIONS, *ports, *limit],
+def serve(node: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start npm's Azurite, which ends when its standard input is closed. `ports_of` says where it listens."""
+    return subprocess.Popen(
+        [node, FOLDER / "serve.js", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
+
+
+@contextmanager
+def _of_npm(node: Path, limit: tuple[str, ...]) -> Iterator[Azurite]:
+    """Run `serve.js`, which ends when its standard input is closed, by this process or by the end of it."""
+    ports = ("--blobPort", "0", "--queuePort", "0", "--tablePort", "0")
+    process = serve(node, *OPTIONS, *ports, *limit)
     try:
         listening = ports_of(process)
         yield local_azurite(listening["Blob"], listening["Table"])

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.ports import free_ports
 from tools.spark_session import java_options, spark_environment
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ STOP_SECONDS = 20.0
 @contextmanager
 def running_kafka(folder: Path) -> Iterator[str]:
     """The address of a broker, for `kafka.bootstrap.servers`. `RuntimeError` with its log if it does not start."""
-    broker, controller = _free_ports(2)
+    broker, controller = free_ports(2)
     configuration = folder / "kafka.properties"
     configuration.write_text(_properties(folder / "data", broker, controller), "utf-8")
     log = folder / "kafka.log"
@@ -100,14 +101,3 @@ def _await(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
         if process.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError(f"Kafka does not start: {log.read_text('utf-8', 'replace')[-4000:]}")
         time.sleep(0.2)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

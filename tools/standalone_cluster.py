@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import time
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from urllib.request import urlopen
 
 import psutil
 
+from tools.ports import free_ports
 from tools.sessions import kill_session, session_of
 from tools.spark_session import LOGGING, spark_environment
 
@@ -99,7 +99,7 @@ def standalone_cluster(
     """
     folder.mkdir()
     home = spark_home(folder / "spark")
-    port, web = _free_port(), _free_port()
+    port, web = free_ports(2)
     url = f"spark://{_HOST}:{port}"
     arguments = ["--host", _HOST, "--port", str(port), "--webui-port", str(web)]
     daemons = [Daemon("master", home, folder / "master.txt", [_MASTER, *arguments])]
@@ -152,9 +152,3 @@ def _workers(web: int) -> int:
             return int(json.load(answer)["aliveworkers"])
     except (URLError, ConnectionError, TimeoutError, ValueError):
         return -1
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind((_HOST, 0))
-        return int(free.getsockname()[1])

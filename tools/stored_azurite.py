@@ -7,15 +7,15 @@ five seconds of writes, which a storage account never does.) It does not keep le
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tools.azurite import FOLDER, SETTINGS, AzuriteMissingError, local_azurite, ports_of
+from tools.azurite import FOLDER, SETTINGS, AzuriteMissingError, local_azurite, ports_of, serve
 from tools.node import find_node
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -72,14 +72,7 @@ class StoredAzurite:
         if node is None or not (FOLDER / "node_modules" / "azurite").is_dir():
             raise AzuriteMissingError("Azurite cannot be started: run `make setup`.")
         ports = ("--blobPort", str(self._ports["Blob"]), "--queuePort", "0", "--tablePort", str(self._ports["Table"]))
-        process = subprocess.Popen(
-            [node.program, FOLDER / "serve.js", "--location", self._folder, *SETTINGS, *ports],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        process = serve(node.program, "--location", str(self._folder), *SETTINGS, *ports)
         self._ports = ports_of(process, self._note)
         return process
 
