@@ -84,7 +84,7 @@ class Arrivals:
     def expected(self) -> dict[int, Joined]:
         """The stream `joined`, computed at once, with the seats of revision 0: by the id of the flight."""
         wind = {(row["origin"], row["time_hour"]): row["wind_speed"] for row in self._weather.to_pylist()}
-        seats = dict(zip(*(self._planes[name].to_pylist() for name in ("tailnum", "seats")), strict=True))
+        seats = self._first_seats()
         return {row["id"]: _joined(row, wind, seats) for row in self.flights.to_pylist()}
 
     @property
@@ -102,8 +102,12 @@ class Arrivals:
 
     def latest_seats(self) -> dict[str, int]:
         """The seats of each plane after all changes."""
-        seats = dict(zip(*(self._planes[name].to_pylist() for name in ("tailnum", "seats")), strict=True))
+        seats = self._first_seats()
         return {plane: seats[plane] + SEATS_PER_REVISION * self._last(number) for plane, number in self.numbers.items()}
+
+    def _first_seats(self) -> dict[str, int]:
+        """The seats of each plane before any change."""
+        return dict(zip(*(self._planes[name].to_pylist() for name in ("tailnum", "seats")), strict=True))
 
     def _last(self, number: int) -> int:
         """The last revision of the plane of this number."""
@@ -119,7 +123,7 @@ class Arrivals:
 
 def _first_flights(count: int) -> pa.Table:
     """The first flights of 2013, by their scheduled hour, with a number from 0 on."""
-    table = flights().select(["origin", "time_hour", "tailnum", "year", "month", "day"])
+    table = flights().select(["origin", "time_hour", "tailnum"])
     table = table.slice(0, count).sort_by([("time_hour", "ascending")])
     table = table.append_column("id", pa.array(range(table.num_rows), pa.int64()))
     return table.select(["id", "origin", "time_hour", "tailnum"])

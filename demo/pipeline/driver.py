@@ -2,8 +2,8 @@
 
     python -m demo.pipeline.driver NAME PLACES
 
-PLACES is JSON: `container`, the folders `arrivals`, `shared` and `disk`, and for a cluster `master` and `home` (of
-Spark). The account is that of AZURE_STORAGE_CONNECTION_STRING. Prints a line of JSON, with the time, when it starts or
+PLACES is JSON: `container`, the folders `arrivals`, `shared` and `disk`, and `master` and `home` of the cluster's
+Spark. The account is that of AZURE_STORAGE_CONNECTION_STRING. Prints a line of JSON, with the time, when it starts or
 stops a task, when one is done, and when it begins or ends to lead. SIGTERM ends it.
 """
 
@@ -67,12 +67,11 @@ def main(name: str, given: str) -> None:
     """Take part until SIGTERM, or until it is killed."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     settings = json.loads(given)
-    if settings.get("home"):
-        os.environ["SPARK_HOME"] = settings["home"]
+    os.environ["SPARK_HOME"] = settings["home"]
     account = {"connectionString": os.environ["AZURE_STORAGE_CONNECTION_STRING"]}
     folders = (Path(settings[each]) for each in ("arrivals", "shared", "disk"))
     places = Places(settings["container"], account, *folders)
-    spark = local_spark(name, quick_start=True, **_conf(settings.get("master")))
+    spark = local_spark(name, quick_start=True, **_conf(settings["master"]))
     from demo.pipeline.tasks import Tasks  # noqa: PLC0415 - its imports take a second of Spark's start
 
     queries = Queries(Tasks(spark, places))
@@ -84,17 +83,13 @@ def main(name: str, given: str) -> None:
     say("left")
 
 
-def _conf(master: str | None) -> dict[str, Any]:
-    conf: dict[str, Any] = {
+def _conf(master: str) -> dict[str, Any]:
+    return {
         "spark.driver.memory": "640m",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.stopTimeout": "20s",
         "spark.sql.streaming.minBatchesToRetain": "10",
         **ROCKSDB_STATE,
-    }
-    if master is None:
-        return conf
-    return conf | {
         "spark.master": master,
         "spark.cores.max": "2",
         "spark.executor.cores": "1",
