@@ -81,6 +81,16 @@ def test_the_tasks_of_a_killed_leader_move_within_twenty_two_seconds() -> None:
     assert statistics.median(waited) <= 22, waited
 
 
+def test_processors_that_start_together_begin_their_tasks_in_the_time_that_the_guide_says() -> None:
+    waited = []
+    for seed in range(20):
+        job = Job(TASKS, slowest=QUICK, seed=seed)
+        job.join(5)
+        waited.append(job.schedule.run(job.is_shared))
+    assert 11 <= statistics.median(waited) <= 15, waited
+    assert max(waited) <= 18, waited
+
+
 def test_a_processor_makes_at_most_2500_requests_in_an_hour_and_only_the_leader_reads_rows() -> None:
     job = started()
     for each in job.processors:
