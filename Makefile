@@ -24,7 +24,7 @@ lock_spark = $(COMPILE) $(2) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c
 TYPED := $(wildcard adjunct_store arrow_avro azure_account azureblob_source control_messages coordination pyspark_azureblob state_backup tools demo benchmarks tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline soak test spark crash histories matrix bench notebooks check fmt lock clean
+.PHONY: help setup demo pipeline soak test spark crash histories fuzz matrix bench wheel notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ histories: setup ## 100,000 random histories of the commit protocol, a tenth of 
 		$(if $(SEED),--seed $(SEED) --shrink)
 	$(if $(KIND)$(SEED),,$(BIN)/python -m pytest $(PARALLEL) -m long)
 
+fuzz: setup ## give both decoders the same damaged bytes (MINUTES=30 SEED=)
+	@$(BIN)/python -m tests.arrow_avro.fuzz --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
+
 matrix: setup ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each in an environment of its own (SPARKS="41 42" selects)
 	@$(PYTHON) -m tools.setup --quiet $(SPARKS:%=pyspark%)
 	@failed=; for spark in $(SPARKS); do \
@@ -81,6 +84,9 @@ check: setup ## what CI runs: format, lint, types, imports, the tests with and w
 
 bench: setup ## run all benchmarks
 	@$(BIN)/python -m benchmarks
+
+wheel: setup ## build the wheels in dist/, the compiled one for this machine, and try them in an empty environment
+	@$(BIN)/python -m tools.wheels
 
 notebooks: setup ## run the notebooks and store them with their output
 	@$(BIN)/python -m tools.notebooks

@@ -6,9 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tools.system_packages import install_package
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,11 +20,7 @@ OLDEST = 17
 PREFERRED = range(17, 22)
 """Versions that Spark 4.0 supports. A newer one is used only if none of these is found."""
 
-INSTALLERS = (
-    ("apt-get", ("apt-get update -q", "apt-get install -q -y --no-install-recommends openjdk-17-jre-headless")),
-    ("dnf", ("dnf install -q -y java-17-openjdk-headless",)),
-    ("apk", ("apk add --quiet openjdk17-jre-headless",)),
-)
+PACKAGES = {"apt-get": "openjdk-17-jre-headless", "dnf": "java-17-openjdk-headless", "apk": "openjdk17-jre-headless"}
 
 
 class JavaMissingError(Exception):
@@ -58,10 +55,8 @@ def java_version(home: Path) -> int | None:
 def require_java() -> Path:
     """The home of a suitable Java, which is installed if there is none. Raises `JavaMissingError`."""
     home = java_home()
-    if home is None and (installer := _installer()) is not None:
-        for command in installer:
-            print(f"  {command}", flush=True)
-            subprocess.run(command.split(), check=False, stdout=subprocess.DEVNULL)
+    if home is None:
+        install_package(PACKAGES)
         home = java_home()
     if home is None:
         raise JavaMissingError(
@@ -81,9 +76,3 @@ def _candidates() -> Iterator[Path]:
     for folder in folders:
         for home in sorted(Path(folder).glob("*")):
             yield home / "Contents" / "Home" if (home / "Contents" / "Home").is_dir() else home
-
-
-def _installer() -> tuple[str, ...] | None:
-    if not sys.platform.startswith("linux") or os.geteuid() != 0:
-        return None
-    return next((commands for program, commands in INSTALLERS if shutil.which(program)), None)

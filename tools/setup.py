@@ -1,14 +1,15 @@
 """Installs what this checkout needs: `python3 -m tools.setup`. Requires only Python 3.10 with venv and pip.
 
-There are four steps. A step is repeated only if a file that it depends on has changed:
+There are five steps. A step is repeated only if a file that it depends on has changed:
 
     .venv                         the packages of requirements/dev.lock, and this checkout on the import path
     .venv-pyspark40               the same for the oldest supported Spark, requirements/pyspark40.lock
     tools/azurite/node_modules    Azurite from npm, by its package-lock.json; Node from PyPI if the machine has none
     Java                          the machine's, or one from the system's package manager
+    native/                       the compiled decoder, if there is a Rust or the package manager has one
 
 `python3 -m tools.setup pyspark41 pyspark42` makes only the environments of the versions that are named,
-`.venv-pyspark41` from requirements/pyspark41.lock and so on. `make matrix` does this after the four steps.
+`.venv-pyspark41` from requirements/pyspark41.lock and so on. `make matrix` does this after the five steps.
 `python3 -m tools.setup browser` installs the browser of tools/browser from npm, for a test of `make crash`.
 
 Downloads are checked against the hashes of the lock files. Standard library only.
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.java import JavaMissingError, require_java
+from tools.native import SOURCE, NativeMissingError, find_cargo, require_cargo, sources
 from tools.node import find_node
 
 if TYPE_CHECKING:
@@ -62,7 +64,27 @@ def _set_up() -> str:
     _once(".venv", DEVELOPMENT / ".setup", _lock_files("setup", "dev"), _make_development)
     _set_up_versions([OLDEST_SPARK])
     _set_up_npm("Azurite", AZURITE)
+    _set_up_native()
     return f".venv, .venv-{OLDEST_SPARK}, Azurite, Java in {java}"
+
+
+def _set_up_native() -> None:
+    """The compiled decoder. What it lacks is said once, and no error: everything works without it."""
+    cargo = find_cargo()
+    inputs = [*sources(), DEVELOPMENT / ".setup", *([] if cargo is None else [cargo])]
+    _once("the compiled decoder", DEVELOPMENT / ".native", inputs, _install_native)
+
+
+def _install_native() -> None:
+    try:
+        cargo = require_cargo()
+    except NativeMissingError as error:
+        print(f"  It is left out, Avro is decoded in Python: {error}.", flush=True)
+        return
+    path = os.pathsep.join([str(cargo.parent), os.environ.get("PATH", "")])
+    command: list[str | Path] = [_python(DEVELOPMENT), "-m", "pip", "install", "--quiet", "--no-deps"]
+    command += ["--disable-pip-version-check", "--force-reinstall", SOURCE]
+    _run(command, "read the lines above", environment={**os.environ, "PATH": path})
 
 
 def _set_up_named(names: Sequence[str]) -> str:

@@ -15,21 +15,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from arrow_avro.decoding import layout
 from arrow_avro.decoding import plan as plans
-from arrow_avro.decoding.buffers import filled, indices, offsets_of, spread, struct, with_nulls
+from arrow_avro.decoding.buffers import (
+    filled,
+    indices,
+    offsets_from_ends,
+    offsets_of,
+    spread,
+    struct,
+    with_nulls,
+    with_validity,
+)
 from arrow_avro.decoding.decimals import decimals
 from arrow_avro.decoding.duplicate_keys import entries_to_keep
 from arrow_avro.decoding.instructions import MAX_EMPTY_ITEMS
 from arrow_avro.decoding.layout import INT32_MAX, Node
 from arrow_avro.decoding.memory_bounds import item_bytes
 from arrow_avro.decoding.plan import DamagedValueError, Plan, UnrepresentableValueError, UnresolvedError
-from arrow_avro.decoding.scan import BodySlice, Scanner, ScanResult
+from arrow_avro.decoding.scan import BodySlice, ScanResult
+from arrow_avro.decoding.scanners import scanner_class
 from arrow_avro.limits import BATCH_BYTES, batch_too_large
 from arrow_avro.types import PRIMITIVE_TYPES
 from azure_account.errors import CorruptError
@@ -80,13 +90,13 @@ def columns(
     its types cannot hold, DamagedValueError and CorruptError for bytes that are no values at all, BeyondLimitError if
     items of arrays and maps take more than `budget` bytes. Items without bytes are taken from `empty`.
     """
-    return _Builder(scan, budget, empty).fields(plan, scan.program.root, scan.rows)
+    return _Builder(scan, budget, empty).fields(plan, scan.root, scan.rows)
 
 
 def single(avro: AvroType, plan: Plan, datum: bytes) -> pa.Array:
     """An array of the one value of a datum. Raises what `columns` raises."""
-    scan = Scanner(avro, plan).scan([BodySlice(memoryview(datum), 1)])
-    return _Builder(scan).build(plan, scan.program.root, 1)
+    scan = scanner_class()(avro, plan).scan([BodySlice(memoryview(datum), 1)])
+    return _Builder(scan).build(plan, scan.root, 1)
 
 
 class _Builder:
@@ -116,7 +126,7 @@ class _Builder:
         match plan, node:
             case plans.Leaf(kind="null"), _:
                 return pa.nulls(count, plan.arrow)
-            case plans.Unresolved(), _ if not isinstance(node, layout.Nullable):
+            case plans.Unresolved(), _ if not isinstance(node, layout.Nullable | layout.NullableColumn):
                 if count:
                     raise plan.error
                 return pa.nulls(0, plan.arrow)
@@ -126,6 +136,8 @@ class _Builder:
                 return self.build(plan.plan, node, count)
             case _, layout.Nullable():
                 return self._nullable(plan, node, count)
+            case _, layout.NullableColumn():
+                return self._nullable_column(plan, node, count)
         return self._not_null(plan, node, count)
 
     def _nullable(self, plan: Plan, node: layout.Nullable, count: int) -> pa.Array:
@@ -139,11 +151,18 @@ class _Builder:
         array = self.build(inner, node.inner, present)
         return array if present == count else spread(array, valid)
 
+    def _nullable_column(self, plan: Plan, node: layout.NullableColumn, count: int) -> pa.Array:
+        inner = plan.plan if isinstance(plan, plans.NotNull) else plan
+        array = with_validity(self.build(inner, node.inner, count), self._scan.outputs[node.valid])
+        if array.null_count and isinstance(plan, plans.NotNull):
+            raise _unexpected_null(plan)
+        return array
+
     def _not_null(self, plan: Plan, node: Node, count: int) -> pa.Array:
         match plan, node:
             case plans.Leaf(), _:
                 return self._leaf(plan, node, count)
-            case plans.Decimal(), layout.Text() | layout.Fixed():
+            case plans.Decimal(), layout.Text() | layout.EndedText() | layout.Fixed():
                 return _decimals(plan, node, *self._texts(node, count))
             case plans.Symbols(), layout.Number():
                 return _symbols(plan, self._scan.numbers(node.slot, count))
@@ -162,8 +181,8 @@ class _Builder:
             case layout.Number():
                 return self._numbers(plan, node, count)
             case layout.Primitive():
-                return _cast(_primitives(plan.kind, self._scan.values(node.output, count)), plan.arrow)
-            case layout.Text() | layout.Fixed():
+                return _cast(self._primitives(plan.kind, node, count), plan.arrow)
+            case layout.Text() | layout.EndedText() | layout.Fixed():
                 offsets, data = self._texts(node, count)
                 if pa.types.is_string(plan.arrow):
                     _check_text(plan.kind, offsets, data)
@@ -176,9 +195,9 @@ class _Builder:
             raw = numbers.view(np.uint64)
             numbers = (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
         if plan.unit:
-            return _times(plan, _microseconds(plan, numbers))
-        narrow = plan.kind == "int"
-        given = filled(PRIMITIVE_TYPES[plan.kind], count, numbers.astype(np.int32) if narrow else numbers)
+            return _times(plan, _microseconds(plan, numbers.astype(np.int64, copy=False)))
+        stored = numbers.astype(np.int32 if plan.kind == "int" else np.int64, copy=False)
+        given = filled(PRIMITIVE_TYPES[plan.kind], count, stored)
         try:
             return _cast(given, plan.arrow)
         except pa.ArrowInvalid as cause:
@@ -186,9 +205,19 @@ class _Builder:
                 f"a value does not fit the type it is read as ({cause})", plan.kind
             ) from cause
 
-    def _texts(self, node: layout.Text | layout.Fixed, count: int) -> tuple[I32, Bytes]:
+    def _primitives(self, kind: str, node: layout.Primitive, count: int) -> pa.Array:
+        if node.in_bits:
+            return filled(pa.bool_(), count, self._scan.outputs[node.output])
+        values = self._scan.values(node.output, count)
+        return filled(
+            PRIMITIVE_TYPES[kind], count, np.packbits(values, bitorder="little") if kind == "boolean" else values
+        )
+
+    def _texts(self, node: layout.Text | layout.EndedText | layout.Fixed, count: int) -> tuple[I32, Bytes]:
         """Arrow's offsets of the values, and the bytes of all."""
         data = self._scan.outputs[node.data]
+        if isinstance(node, layout.EndedText):
+            return offsets_from_ends(self._scan.values(node.ends, count)), data
         if isinstance(node, layout.Fixed):
             self._scan.values(node.data, count * node.size)
             lengths: I64 = np.full(count, node.size, np.int64)
@@ -280,11 +309,6 @@ def _unexpected_null(plan: plans.NotNull) -> UnresolvedError:
     return UnresolvedError(plan.path, "there is a null where the reader's schema allows none")
 
 
-def _primitives(kind: str, values: npt.NDArray[Any]) -> pa.Array:
-    stored = np.packbits(values, bitorder="little") if kind == "boolean" else values
-    return filled(PRIMITIVE_TYPES[kind], len(values), stored)
-
-
 def _cast(array: pa.Array, arrow: pa.DataType) -> pa.Array:
     """The values as another type. Only floats may be rounded."""
     return array if array.type == arrow else array.cast(arrow, safe=not pa.types.is_floating(arrow))
@@ -308,7 +332,7 @@ def _times(plan: plans.Leaf, microseconds: I64) -> pa.Array:
     return filled(plan.arrow, len(microseconds), microseconds)
 
 
-def _decimals(plan: plans.Decimal, node: layout.Text | layout.Fixed, offsets: I32, data: Bytes) -> pa.Array:
+def _decimals(plan: plans.Decimal, node: Node, offsets: I32, data: Bytes) -> pa.Array:
     try:
         return decimals(plan.arrow, offsets, data)
     except pa.ArrowInvalid as cause:
@@ -340,7 +364,7 @@ def _not_utf8(kind: str) -> Exception:
 
 
 def _symbols(plan: plans.Symbols, numbers: I64) -> pa.Array:
-    found = plan.symbols.take(indices(numbers.astype(np.int32)))
+    found = plan.symbols.take(indices(numbers.astype(np.int32, copy=False)))
     if found.null_count:
         raise UnresolvedError(plan.path, "there is a symbol that the reader's enum lacks, and that has no default")
     return found

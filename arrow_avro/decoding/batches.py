@@ -22,7 +22,7 @@ from azure_account.errors import CorruptError
 
 if TYPE_CHECKING:
     from arrow_avro.decoding.plan import Record
-    from arrow_avro.decoding.scan import Scanner
+    from arrow_avro.decoding.scanners import Scanner
     from arrow_avro.types import AvroType
 
 

@@ -43,6 +43,21 @@ def with_nulls(array: pa.Array, valid: Mask) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(array), [_bitmap(valid)], children=children)
 
 
+def with_validity(array: pa.Array, valid: npt.NDArray[np.uint8]) -> pa.Array:
+    """An array that had no nulls, null where the bits of `valid` are 0. The array itself if they are all 1."""
+    children = [array.field(place) for place in range(array.type.num_fields)] if pa.types.is_struct(array.type) else []
+    stored = [pa.py_buffer(valid), *array.buffers()[1 : 1 if children else None]]
+    found = pa.Array.from_buffers(array.type, len(array), stored, children=children)
+    return found if found.null_count else array
+
+
+def offsets_from_ends(ends: I32) -> I32:
+    """Where each value begins, and where the last ends, from where each ends."""
+    offsets: I32 = np.zeros(len(ends) + 1, np.int32)
+    offsets[1:] = ends
+    return offsets
+
+
 def offsets_of(lengths: I64) -> I32:
     """Where each value begins, and where the last ends. The sum of the lengths must be below 2**31."""
     offsets: I32 = np.zeros(len(lengths) + 1, np.int32)

@@ -23,7 +23,7 @@ from arrow_avro.decoding.batches import BatchAssembler, Body, UnreadableBlockErr
 from arrow_avro.decoding.error_position import error_position
 from arrow_avro.decoding.plan import DamagedValueError, Record, UnrepresentableValueError, UnresolvedError
 from arrow_avro.decoding.resolve import resolve
-from arrow_avro.decoding.scan import Scanner
+from arrow_avro.decoding.scanners import Scanner, scanner_class
 from arrow_avro.decoding.superset import superset
 from arrow_avro.files import block_codecs
 from arrow_avro.files.container_file import InMemorySource, blocks, read_header
@@ -115,6 +115,7 @@ class _Decoder:
     plan: Record
     arrow: pa.Schema
     given: bool
+    scan_with: type[Scanner]
     idle: list[Scanner] = field(default_factory=list)
 
     @contextmanager
@@ -123,7 +124,7 @@ class _Decoder:
         try:
             scanner = self.idle.pop()
         except IndexError:
-            scanner = Scanner(self.avro, self.plan)
+            scanner = self.scan_with(self.avro, self.plan)
         try:
             yield scanner
         finally:
@@ -134,7 +135,7 @@ def _decoder(writer_json: str, reader: AvroSchema | None, columns: tuple[str, ..
     writer = header_schema(writer_json, blob=blob)
     reader = reader or writer
     try:
-        return _resolved(writer, reader, reader.given, columns)
+        return _resolved(writer, reader, reader.given, columns, scanner_class())  # type: ignore[arg-type] # a class is hashable
     except ConfigurationError as cause:
         raise ConfigurationError(f"read blob {blob} failed: {cause}") from cause
 
@@ -145,6 +146,7 @@ def _resolved(
     reader: AvroSchema,
     given: bool,
     columns: tuple[str, ...] | None,
+    scan_with: type[Scanner],
 ) -> _Decoder:
     arrow = arrow_schema(reader)
     plan = resolve(writer.row, reader.row)
@@ -158,7 +160,7 @@ def _resolved(
             raise ConfigurationError(f"there is no column {', '.join(missing)} among {known}. Correct option columns.")
         arrow = pa.schema([arrow.field(place) for place in places])
         plan = replace(plan, arrow=pa.struct(list(arrow)), fields=tuple(plan.fields[place] for place in places))
-    return _Decoder(writer.row, plan, arrow, given)
+    return _Decoder(writer.row, plan, arrow, given, scan_with)
 
 
 def _body(header: FileHeader, block: AvroBlock, decoder: _Decoder, blob: str, most: int) -> Body:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from arrow_avro.decoding.arrays import columns
 from arrow_avro.decoding.plan import DamagedValueError, Record, UnrepresentableValueError, UnresolvedError
-from arrow_avro.decoding.scan import BodySlice, Scanner
+from arrow_avro.decoding.scan import BodySlice
+from arrow_avro.decoding.scanners import Scanner, scanner_class
 from arrow_avro.limits import BeyondLimitError
 from azure_account.errors import CorruptError
 
@@ -25,7 +26,7 @@ def error_position(avro: AvroType, plan: Record, failed: BodySlice, rows_before:
 
     rows_before: the rows of its block that come before the slice.
     """
-    scanner = Scanner(avro, plan)
+    scanner = scanner_class()(avro, plan)
     row = _first(failed.rows, lambda count: _end(scanner, plan, failed.body, count) is not None)
     if row is None:
         return ""
@@ -64,4 +65,4 @@ def _prefix(avro: AvroType, plan: Record, count: int) -> tuple[Scanner, Record]:
     keys = {"", *(f"f{place}" for place in range(count))}
     some = tuple(field for field in plan.fields if field[0] in keys)
     fewer = Record(plan.arrow, some)
-    return Scanner(replace(avro, fields=avro.fields[:count]), fewer), fewer
+    return scanner_class()(replace(avro, fields=avro.fields[:count]), fewer), fewer

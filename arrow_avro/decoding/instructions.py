@@ -82,7 +82,10 @@ class ReadItems:
 
 @dataclass(frozen=True, slots=True)
 class SkipVarint:
-    """Steps over an int, an enum index or a long of at most nine bytes."""
+    """Steps over an int, an enum index or a long of at most nine bytes. `low` and `high` bound the first two."""
+
+    low: int | None = None
+    high: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,9 +46,10 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """A boolean, a float or a double, in an output of that type."""
+    """A boolean, a float or a double, in an output of that type. Booleans may be bits."""
 
     output: str
+    in_bits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,14 @@ class Text:
     """Bytes or a string: the lengths and, in another output, the bytes of all."""
 
     lengths: Slot
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndedText:
+    """Bytes or a string: where each ends in the bytes of all, which are in another output."""
+
+    ends: str
     data: str
 
 
@@ -74,6 +83,14 @@ class Nullable:
     tags: Slot
     present: int
     dense: bool
+    inner: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NullableColumn:
+    """The validity of each value, in bits. `inner` are all values; where a null is, its value does not count."""
+
+    valid: str
     inner: Node
 
 
@@ -102,7 +119,9 @@ class Fields:
     fields: Mapping[str, Node]
 
 
-Node: TypeAlias = NoOutput | Number | Primitive | Text | Fixed | Nullable | TaggedUnion | Items | Fields
+Node: TypeAlias = (
+    NoOutput | Number | Primitive | Text | EndedText | Fixed | Nullable | NullableColumn | TaggedUnion | Items | Fields
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,6 +204,38 @@ def inner_plans(plan: Plan) -> tuple[Plan, ...]:
             assert_never(plan)
 
 
+def of_values(wanted: tuple[Plan, ...]) -> tuple[Plan, ...]:
+    """The plans for values that are not null, without those that cannot be."""
+    return tuple(plan for plan in map(_of_value, wanted) if not isinstance(plan, Unresolved))
+
+
+def _of_value(plan: Plan) -> Plan:
+    while isinstance(plan, NotNull | UnionMember):
+        plan = plan.plan
+    return plan
+
+
+def of_fields(wanted: tuple[Plan, ...]) -> dict[str, tuple[Plan, ...]]:
+    """The plans for the fields of a record, by their keys."""
+    by_key: dict[str, tuple[Plan, ...]] = {}
+    for plan in wanted:
+        for key, inner in plan.fields if isinstance(plan, Record) else ():
+            by_key[key] = (*by_key.get(key, ()), inner)
+    return by_key
+
+
+def of_branch(tag: int, wanted: tuple[Plan, ...]) -> tuple[Plan, ...]:
+    """The plans for the branch of this number of a general union."""
+    key = f"b{tag}"
+    return tuple(plan.plans[key] for plan in wanted if isinstance(plan, Branches) and key in plan.plans)
+
+
+def of_items(wanted: tuple[Plan, ...]) -> tuple[Plan, ...]:
+    """The plans for the items of an array, or the values of a map."""
+    lists = (plan for plan in wanted if isinstance(plan, List | Map | MapFromArray))
+    return tuple(item for plan in lists for item in inner_plans(plan))
+
+
 def unresolved(plan: Plan) -> UnresolvedError | None:
     """The error for the first values that the reader's type cannot hold, None if it can hold all."""
     if isinstance(plan, Unresolved):

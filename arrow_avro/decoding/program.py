@@ -87,7 +87,7 @@ class _Compiler:
         If no plan wants it, numbers and branches are read all the same, because they belong to runs; the rest is
         skipped.
         """
-        wanted = tuple(plan for plan in map(_of_value, wanted) if not isinstance(plan, plans.Unresolved))
+        wanted = plans.of_values(wanted)
         match avro.kind:
             case "null":
                 return layout.NoOutput()
@@ -192,12 +192,9 @@ class _Compiler:
         return layout.Text(lengths, data)
 
     def _record(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.Fields:
-        by_key: dict[str, list[Plan]] = {}
-        for plan in wanted:
-            for key, inner in plan.fields if isinstance(plan, plans.Record) else ():
-                by_key.setdefault(key, []).append(inner)
+        by_key = plans.of_fields(wanted)
         keyed = ((f"f{place}", member.type) for place, member in enumerate(avro.fields))
-        return layout.Fields({key: self.value(inner, tuple(by_key.get(key, ()))) for key, inner in keyed})
+        return layout.Fields({key: self.value(inner, by_key.get(key, ())) for key, inner in keyed})
 
     def _union(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
         kinds = [branch.kind for branch in avro.branches]
@@ -230,9 +227,7 @@ class _Compiler:
         return layout.TaggedUnion(tags, tuple(node for node, _ in read), null)
 
     def _branch(self, avro: AvroType, tag: int, wanted: tuple[Plan, ...]) -> Node:
-        key = f"b{tag}"
-        inner = tuple(plan.plans[key] for plan in wanted if isinstance(plan, plans.Branches) and key in plan.plans)
-        return self.value(avro.branches[tag], inner)
+        return self.value(avro.branches[tag], plans.of_branch(tag, wanted))
 
     def _items(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.Items:
         counts = self._numbers(0, INT32_MAX)
@@ -244,16 +239,8 @@ class _Compiler:
         return layout.Items(counts, node, empty)
 
     def _item(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
-        lists = (plan for plan in wanted if isinstance(plan, plans.List | plans.Map | plans.MapFromArray))
-        inner = tuple(item for plan in lists for item in plans.inner_plans(plan))
+        inner = plans.of_items(wanted)
         if avro.kind == "array":
             return self.value(avro.element, inner)
         key = self._text()
         return layout.Fields({"key": key, "value": self.value(avro.element, inner)})
-
-
-def _of_value(plan: Plan) -> Plan:
-    """The plan for values that are not null."""
-    while isinstance(plan, plans.NotNull | plans.UnionMember):
-        plan = plan.plan
-    return plan

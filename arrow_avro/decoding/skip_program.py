@@ -13,6 +13,7 @@ from arrow_avro.decoding.instructions import (
     SkipUnion,
     SkipVarint,
 )
+from arrow_avro.decoding.layout import INT32_MAX
 from arrow_avro.types import has_no_bytes, walk
 
 if TYPE_CHECKING:
@@ -72,8 +73,10 @@ def is_recursive(avro: AvroType) -> bool:
 
 def _leaf(avro: AvroType) -> Code:
     match avro.kind:
-        case "int" | "enum":
-            return (SkipVarint(),)
+        case "int":
+            return (SkipVarint(-(2**31), INT32_MAX),)
+        case "enum":
+            return (SkipVarint(0, len(avro.symbols) - 1),)
         case "bytes" | "string":
             return (SkipText(),)
         case "null":

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from arrow_avro.schema import AvroSchema
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 SECONDS = 10.0  # far more than any of these schemas takes
 

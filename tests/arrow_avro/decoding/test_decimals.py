@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from arrow_avro.decoding.decimals import decimals
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 LIMIT = 10**38 - 1
 WIDE = Context(prec=60)
 

@@ -30,6 +30,8 @@ from tests.arrow_avro.sync_marker import SYNC
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 SAMZA = Path(__file__).parents[2] / "fixtures" / "samza"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MICROSECOND = timedelta(microseconds=1)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from arrow_avro.decoding.duplicate_keys import entries_to_keep
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 # Texts that are easily taken for one another: of few characters, with zeros, with the same beginning and end.
 TEXTS = st.one_of(st.text("a\0", max_size=3), st.text("ab", max_size=2).map(lambda middle: f"--------{middle}--------"))
 KEYS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {

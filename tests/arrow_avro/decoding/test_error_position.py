@@ -19,6 +19,8 @@ from tests.arrow_avro.decoding.test_limits import ODD
 from tests.arrow_avro.decoding.test_scan import array, framed, mapping, read, record
 from tests.arrow_avro.sync_marker import SYNC
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 INTACT = b"\x02\x02a\x00"
 ROWS = record(n="int", text="string", list=array("int"))
 DAMAGED = {

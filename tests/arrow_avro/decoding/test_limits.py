@@ -28,6 +28,8 @@ from tests.arrow_avro.sync_marker import SYNC
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 SMALL = ReadLimits(block_bytes=8 * MIB)
 SIZE = 256 * MIB
 

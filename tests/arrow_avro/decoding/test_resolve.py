@@ -21,6 +21,8 @@ from azure_account.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 Json = Any
 
 

@@ -22,17 +22,20 @@ from hypothesis import strategies as st
 
 from arrow_avro.decoding.arrays import columns
 from arrow_avro.decoding.decode import decode_blob
+from arrow_avro.decoding.forth_scan import ForthScanner as Scanner
 from arrow_avro.decoding.instructions import MAX_EMPTY_ITEMS
 from arrow_avro.decoding.layout import Fields, Number, Primitive
 from arrow_avro.decoding.plan import Record
 from arrow_avro.decoding.resolve import resolve
-from arrow_avro.decoding.scan import BodySlice, Scanner
+from arrow_avro.decoding.scan import BodySlice
 from arrow_avro.files.container_file import block, blocks, header, read_header
 from arrow_avro.limits import ReadLimits
 from arrow_avro.schema import parse
 from arrow_avro.varint import encode
 from azure_account.errors import ConfigurationError, CorruptError
 from tests.arrow_avro.sync_marker import SYNC
+
+pytestmark = pytest.mark.usefixtures("each_decoder")
 
 LONGS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3))
 ROW_SECONDS = 10.0  # far more than any of these bodies may take
@@ -156,8 +159,8 @@ def test_an_output_that_is_too_short_never_becomes_an_array(output: int) -> None
 def test_outputs_of_another_length_are_refused() -> None:
     schema = parse(json.dumps(record(a="long", b="double")))
     scan = Scanner(schema.type, resolve(schema.type, schema.type)).scan([BodySlice(memoryview(bytes(9) * 2), 2)])
-    assert isinstance(scan.program.root, Fields)
-    number, double = scan.program.root.fields.values()
+    assert isinstance(scan.root, Fields)
+    number, double = scan.root.fields.values()
     assert isinstance(number, Number) and isinstance(double, Primitive)
     assert [0, 0] == scan.numbers(number.slot, 2).tolist() == scan.values(double.output, 2).tolist()
     for count in (1, 3):

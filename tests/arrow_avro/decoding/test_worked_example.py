@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from arrow_avro.decoding import arrays, forth, layout, program, scan
+from arrow_avro.decoding import arrays, forth, forth_scan, layout, program, scan
 from arrow_avro.decoding import plan as plans
 from arrow_avro.decoding.resolve import resolve
 from arrow_avro.defaults import default_datum
@@ -55,7 +55,7 @@ def compiled(plan: plans.Record) -> layout.Program:
 
 @pytest.fixture
 def scanned(plan: plans.Record) -> scan.ScanResult:
-    return scan.Scanner(WRITER, plan).scan([scan.BodySlice(memoryview(BYTES), 1)])
+    return forth_scan.ForthScanner(WRITER, plan).scan([scan.BodySlice(memoryview(BYTES), 1)])
 
 
 def test_the_row_has_the_bytes_of_the_docstring() -> None:
@@ -88,7 +88,7 @@ def test_the_text_is_that_of_the_docstring(compiled: layout.Program) -> None:
 
 def test_the_outputs_are_those_of_the_docstring(scanned: scan.ScanResult) -> None:
     outputs = [f"{name} {values.tolist()}" for name, values in scanned.outputs.items() if name != "ends"]
-    assert on_one_line(*sorted(outputs)) in shown(scan)
+    assert on_one_line(*sorted(outputs)) in shown(forth_scan)
 
 
 def test_the_buffers_are_those_of_the_docstring(plan: plans.Record, scanned: scan.ScanResult) -> None:

@@ -19,6 +19,8 @@ from tests.arrow_avro.sync_marker import SYNC
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+pytestmark = pytest.mark.usefixtures("each_decoder")
+
 FOUR = b"\x01\x02\x03\x04" * 4
 
 

@@ -1,0 +1,232 @@
+//! Reads values that are wanted, and writes them to outputs.
+
+use crate::cursor::Cursor;
+use crate::fault::Fault;
+use crate::outputs::{extend, push, Gathered, Outputs, RowOutputs, ROWS};
+use crate::skip::{skip, Call, Skip};
+
+/// Items without bytes (nulls, records without fields) that one array may claim to have.
+const MOST_EMPTY_ITEMS: u64 = 1 << 20;
+
+/// Short texts are copied at once with what follows them, which is then cut off.
+const SHORT: usize = 32;
+
+const INT_MAX: i64 = i32::MAX as i64;
+
+/// A value without parts, and the outputs it goes to.
+#[derive(Debug)]
+pub enum Leaf {
+    /// An int or the index of a symbol, within bounds.
+    Int { words: usize, low: i64, high: i64 },
+    Long { longs: usize },
+    Boolean { bytes: usize },
+    Float { words: usize },
+    Double { longs: usize },
+    /// Bytes or a string: where it ends, and itself.
+    Text { words: usize, bytes: usize },
+    Fixed { bytes: usize, size: usize },
+}
+
+/// Reads one value.
+#[derive(Debug)]
+pub enum Read {
+    /// A value that each row has once, if `nullable` perhaps as a null: the output of its validity, and the branch that
+    /// is not null. A null has a zero, or a text without bytes, as its value.
+    Column { leaf: Leaf, nullable: Option<(usize, i64)> },
+    Leaf(Leaf),
+    /// A union of null and another type. `valid` gets 1 if the branch is `present`, else 0.
+    Nullable { valid: usize, present: i64, value: Vec<Read> },
+    /// Any other union: the branch and its value.
+    Union { longs: usize, branches: Vec<Vec<Read>> },
+    /// An array or a map: the number of its items, and each item. `item_bytes` is what one takes of the budget.
+    Items { longs: usize, item: Vec<Read>, empty: bool, item_bytes: u64 },
+    /// Values that nobody wants.
+    Unwanted(Vec<Skip>),
+}
+
+impl RowOutputs {
+    /// The outputs of the columns among the values of a row.
+    pub fn of(code: &[Read]) -> Self {
+        let mut found = RowOutputs::default();
+        for value in code {
+            let Read::Column { leaf, nullable } = value else { continue };
+            found.bits.extend(nullable.map(|(valid, _)| valid));
+            match leaf {
+                Leaf::Int { words, .. } | Leaf::Float { words } | Leaf::Text { words, .. } => found.words.push(*words),
+                Leaf::Long { longs } | Leaf::Double { longs } => found.longs.push(*longs),
+                Leaf::Boolean { bytes } => found.bits.push(*bytes),
+                Leaf::Fixed { .. } => {}
+            }
+        }
+        found
+    }
+}
+
+/// One run of a program over some bytes.
+pub struct Run<'a> {
+    pub cursor: Cursor<'a>,
+    pub outputs: Outputs,
+    pub gathered: Gathered,
+    pub calls: Vec<Call<'a>>,
+    pub records: &'a [Vec<Skip>],
+    /// What items may still take; None if it is not counted.
+    pub budget: Option<u64>,
+}
+
+impl<'a> Run<'a> {
+    /// Reads `count` rows.
+    pub fn rows(&mut self, count: u64, code: &'a [Read], of_rows: &RowOutputs) -> Result<(), Fault> {
+        for _ in 0..count {
+            for value in code {
+                match value {
+                    Read::Column { leaf, nullable } => self.column(leaf, *nullable)?,
+                    other => self.value(other)?,
+                }
+            }
+            self.gathered.row += 1;
+            if self.gathered.row == ROWS {
+                self.gathered.move_to(&mut self.outputs, of_rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn column(&mut self, leaf: &Leaf, nullable: Option<(usize, i64)>) -> Result<(), Fault> {
+        let Run { cursor, outputs, gathered, .. } = self;
+        let row = gathered.row % ROWS;
+        let mut is_null = false;
+        if let Some((valid, present)) = nullable {
+            is_null = cursor.within(0, 1)? != present;
+            gathered.bits[valid] |= u64::from(!is_null) << row;
+        }
+        match leaf {
+            Leaf::Int { words, low, high } => {
+                let number = if is_null { 0 } else { cursor.within(*low, *high)? };
+                gathered.words[*words][row] = number as u32;
+            }
+            Leaf::Long { longs } => {
+                gathered.longs[*longs][row] = if is_null { 0 } else { cursor.long()? as u64 };
+            }
+            Leaf::Text { words, bytes } => {
+                let output = &mut outputs.bytes[*bytes];
+                if !is_null {
+                    text(cursor, output)?;
+                }
+                gathered.words[*words][row] = end(output)?;
+            }
+            Leaf::Boolean { bytes } => {
+                let value = if is_null { 0 } else { boolean(cursor)? };
+                gathered.bits[*bytes] |= u64::from(value) << row;
+            }
+            Leaf::Float { words } => {
+                gathered.words[*words][row] = if is_null { 0 } else { u32::from_le_bytes(cursor.array()?) };
+            }
+            Leaf::Double { longs } => {
+                gathered.longs[*longs][row] = if is_null { 0 } else { u64::from_le_bytes(cursor.array()?) };
+            }
+            Leaf::Fixed { .. } => return Err(Fault::Impossible), // a null would have bytes
+        }
+        Ok(())
+    }
+
+    /// Reads the values of an item, or of a branch, one after the other.
+    fn read(&mut self, code: &'a [Read]) -> Result<(), Fault> {
+        code.iter().try_for_each(|value| self.value(value))
+    }
+
+    fn value(&mut self, value: &'a Read) -> Result<(), Fault> {
+        match value {
+            Read::Leaf(leaf) => self.leaf(leaf),
+            Read::Nullable { valid, present, value } => {
+                let is_present = self.cursor.within(0, 1)? == *present;
+                push(&mut self.outputs.bytes[*valid], u8::from(is_present))?;
+                if is_present { self.read(value) } else { Ok(()) }
+            }
+            Read::Union { longs, branches } => {
+                let tag = self.cursor.within(0, branches.len() as i64 - 1)? as u64;
+                push(&mut self.outputs.longs[*longs], tag)?;
+                self.read(&branches[tag as usize])
+            }
+            Read::Items { longs, item, empty, item_bytes } => self.items(*longs, item, *empty, *item_bytes),
+            Read::Unwanted(code) => skip(&mut self.cursor, code, self.records, &mut self.calls),
+            Read::Column { .. } => Err(Fault::Impossible), // columns are values of the row itself
+        }
+    }
+
+    fn leaf(&mut self, leaf: &Leaf) -> Result<(), Fault> {
+        let Run { cursor, outputs, .. } = self;
+        match leaf {
+            Leaf::Int { words, low, high } => push(&mut outputs.words[*words], cursor.within(*low, *high)? as u32),
+            Leaf::Long { longs } => push(&mut outputs.longs[*longs], cursor.long()? as u64),
+            Leaf::Text { words, bytes } => {
+                text(cursor, &mut outputs.bytes[*bytes])?;
+                push(&mut outputs.words[*words], end(&outputs.bytes[*bytes])?)
+            }
+            Leaf::Boolean { bytes } => push(&mut outputs.bytes[*bytes], boolean(cursor)?),
+            Leaf::Float { words } => push(&mut outputs.words[*words], u32::from_le_bytes(cursor.array()?)),
+            Leaf::Double { longs } => push(&mut outputs.longs[*longs], u64::from_le_bytes(cursor.array()?)),
+            Leaf::Fixed { bytes, size } => extend(&mut outputs.bytes[*bytes], cursor.bytes(*size)?),
+        }
+    }
+
+    fn items(&mut self, longs: usize, item: &'a [Read], empty: bool, item_bytes: u64) -> Result<(), Fault> {
+        let mut total = 0i64;
+        loop {
+            let mut count = self.cursor.long()?;
+            if count == 0 {
+                break;
+            }
+            if count < 0 {
+                count = count.checked_neg().ok_or(Fault::Impossible)?;
+                self.cursor.length()?; // the size of the block
+            }
+            let items = count.unsigned_abs();
+            let most = if empty { MOST_EMPTY_ITEMS } else { self.cursor.left() as u64 };
+            if items > most {
+                return Err(Fault::Impossible);
+            }
+            if let Some(left) = self.budget {
+                self.budget = Some(left.checked_sub(items.saturating_mul(item_bytes)).ok_or(Fault::Budget)?);
+            }
+            total = total.checked_add(count).filter(|total| *total <= INT_MAX).ok_or(Fault::Outside(0, INT_MAX))?;
+            if !empty {
+                for _ in 0..items {
+                    self.read(item)?;
+                }
+            }
+        }
+        push(&mut self.outputs.longs[longs], total as u64)
+    }
+}
+
+fn boolean(cursor: &mut Cursor) -> Result<u8, Fault> {
+    let [byte] = cursor.array()?;
+    if byte > 1 { Err(Fault::Outside(0, 1)) } else { Ok(byte) }
+}
+
+/// Appends the bytes of one text to those of others.
+#[inline(always)]
+fn text(cursor: &mut Cursor, output: &mut Vec<u8>) -> Result<(), Fault> {
+    let length = cursor.long()?;
+    let length = usize::try_from(length).map_err(|_| Fault::Outside(0, INT_MAX))?;
+    if length <= SHORT {
+        if let Some(chunk) = cursor.ahead::<SHORT>() {
+            let end = output.len() + length;
+            extend(output, chunk)?;
+            output.truncate(end);
+            cursor.step(length);
+            return Ok(());
+        }
+    }
+    extend(output, cursor.bytes(length)?)
+}
+
+/// Where the last text ends.
+#[inline(always)]
+fn end(output: &[u8]) -> Result<u32, Fault> {
+    if output.len() > i32::MAX as usize {
+        return Err(Fault::Arrow);
+    }
+    Ok(output.len() as u32)
+}

@@ -1,0 +1,122 @@
+"""The compiled decoder and the one in Python give the same rows and the same errors."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arrow_avro.decoding import native_scan, scanners
+from arrow_avro.decoding.forth_scan import ForthScanner
+from arrow_avro.decoding.native_program import compiled_natively
+from arrow_avro.decoding.native_scan import NativeScanner
+from arrow_avro.decoding.scanners import VARIABLE, scanner_class
+from arrow_avro.files.container_file import block, header
+from arrow_avro.limits import ReadLimits
+from azure_account.errors import ConfigurationError
+from tests.arrow_avro import fuzz
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from arrow_avro.decoding.native_program import NativeProgram
+    from arrow_avro.decoding.plan import Plan
+    from arrow_avro.types import AvroType
+
+CASES = 600
+
+native = pytest.mark.skipif(
+    find_spec("pyspark_azureblob_native") is None, reason="the compiled decoder is not installed"
+)
+
+
+@native
+def test_random_schemas_data_damage_and_limits_give_the_same_rows_and_errors() -> None:
+    fuzz.run(1, lambda number: number < CASES)
+
+
+def changed(value: Any, change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Any:
+    """Instructions, each of which is changed."""
+    if not isinstance(value, tuple):
+        return value
+    inner = tuple(changed(each, change) for each in value)
+    return change(inner) if inner and isinstance(inner[0], str) else inner
+
+
+SKIPPED = 3  # what a nullable has that nobody wants
+MUTANTS: dict[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {
+    "ints have no bounds": lambda it: (*it[:2], -(2**62), 2**62) if it[0] == "int" else it,
+    "unwanted ints have no bounds": lambda it: ("varint",) if it[0] == "within" else it,
+    "the other branch is null where nobody wants the value": lambda it: (
+        ("nullable", 1 - it[1], it[2]) if it[0] == "nullable" and len(it) == SKIPPED else it
+    ),
+    "the other branch of columns is not null": lambda it: (
+        (*it[:2], (it[2][0], 1 - it[2][1])) if it[0] == "column" and it[2] else it
+    ),
+}
+
+
+@native
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_program_that_is_wrong_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mutant(avro: AvroType, plan: Plan) -> NativeProgram:
+        right = compiled_natively(avro, plan)
+        return replace(right, code=changed(right.code, MUTANTS[name]))
+
+    monkeypatch.setattr(native_scan, "compiled_natively", mutant)
+    with pytest.raises(AssertionError, match=r"case \d+ of seed 1"):
+        fuzz.run(1, lambda number: number < CASES)
+
+
+@native
+def test_rows_that_end_elsewhere_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_scan, "check_ends", lambda *_: None)
+    with pytest.raises(AssertionError, match=r"case \d+ of seed 1"):
+        fuzz.run(1, lambda number: number < CASES)
+
+
+@native
+def test_records_that_contain_themselves_too_often_are_beyond_a_limit() -> None:
+    """A null is a byte, a record another two: a megabyte of them is no crash."""
+    schema = {"type": "record", "name": "node", "fields": [{"name": "next", "type": ["null", "node"]}]}
+    row = {"type": "record", "name": "row", "fields": [{"name": "n", "type": "int"}, {"name": "deep", "type": schema}]}
+    body = fuzz.varint(7) + fuzz.varint(1) * (1 << 21) + fuzz.varint(0)
+    blob = header(json.dumps(row), "null", fuzz.SYNC) + b"".join(map(bytes, block(1, body, fuzz.SYNC)))
+    for decoder in ("pure", "native"):
+        found = fuzz.decoded(
+            fuzz.Case(blob, ReadLimits(), reader=json.dumps({**row, "fields": row["fields"][:1]})), decoder
+        )
+        assert "ConfigurationError" == found.error
+        assert "nested too deeply to be skipped" in found.text
+
+
+def test_the_decoder_that_is_asked_for_reads_or_the_error_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "pure")
+    assert scanner_class() is ForthScanner
+    monkeypatch.setenv(VARIABLE, "rust")
+    with pytest.raises(ConfigurationError, match="AZUREBLOB_DECODER is 'rust'. Set it to auto, native or pure"):
+        scanner_class()
+    scanners.chosen.cache_clear()
+    monkeypatch.setattr(scanners, "find_spec", lambda _: None)
+    monkeypatch.setenv(VARIABLE, "auto")
+    assert scanner_class() is ForthScanner
+    monkeypatch.setenv(VARIABLE, "native")
+    with pytest.raises(ConfigurationError, match=r"not installed. Install pyspark-azureblob\[native\]"):
+        scanner_class()
+    scanners.chosen.cache_clear()
+
+
+@native
+def test_the_log_says_once_which_decoder_reads(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(VARIABLE, "auto")
+    scanners.chosen.cache_clear()
+    with caplog.at_level(logging.INFO, "arrow_avro"):
+        assert scanner_class() is NativeScanner
+        assert scanner_class() is NativeScanner
+    assert ["Avro is decoded by the compiled decoder"] == caplog.messages

@@ -1,0 +1,73 @@
+"""Builds the compiled decoder of `native/` and installs it. Standard library only.
+
+Without Rust nothing is installed, and the connector decodes in Python. Rust is installed with the system's package
+manager if there is none; the one of an older system may be too old.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.system_packages import install_package
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "native"
+OLDEST_RUST = (1, 83)
+OLDEST_PYTHON = (3, 11)
+"""Of the stable ABI that the decoder is built for."""
+
+PACKAGES = {"apt-get": "cargo", "dnf": "cargo", "apk": "cargo"}
+
+
+class NativeMissingError(Exception):
+    """The compiled decoder cannot be built. The message says why, and what to do."""
+
+
+def sources() -> list[Path]:
+    """The files that it is built from."""
+    return sorted([*SOURCE.glob("src/*.rs"), SOURCE / "Cargo.lock", SOURCE / "Cargo.toml", SOURCE / "pyproject.toml"])
+
+
+def require_cargo() -> Path:
+    """The Cargo of a suitable Rust, which is installed if there is none. Raises `NativeMissingError`."""
+    if sys.version_info < OLDEST_PYTHON:
+        raise NativeMissingError(f"it needs Python {_dotted(OLDEST_PYTHON)} or later")
+    found = find_cargo()
+    if found is None:
+        install_package(PACKAGES)
+        found = find_cargo()
+    if found is None:
+        step = "install it from https://rustup.rs and run `make setup` again"
+        raise NativeMissingError(f"no cargo of Rust {_dotted(OLDEST_RUST)} or later was found; {step}")
+    return found
+
+
+def find_cargo() -> Path | None:
+    """The first Cargo that is new enough: of `PATH`, or where rustup puts it."""
+    return next((cargo for cargo in _candidates() if (_version(cargo) or (0, 0)) >= OLDEST_RUST), None)
+
+
+def _candidates() -> Iterator[Path]:
+    if (on_path := shutil.which("cargo")) is not None:
+        yield Path(on_path)
+    yield Path.home() / ".cargo" / "bin" / "cargo"
+
+
+def _version(cargo: Path) -> tuple[int, int] | None:
+    if not cargo.is_file():
+        return None
+    answer = subprocess.run([cargo, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.match(r"cargo (\d+)\.(\d+)", answer)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
