@@ -74,6 +74,22 @@ def test_every_version_can_be_read(stream: StoredStream) -> None:
     assert ([1], [1, 2, 3], [1, 2, 3, 4]) == tuple(stream.ids(versionAsOf=version) for version in range(3))
 
 
+def test_a_loaded_frame_and_its_view_stay_at_their_version_and_the_next_load_has_later_rows_and_columns(
+    stream: StoredStream, spark: SparkSession
+) -> None:
+    stream.write([(1,)], "id bigint")
+    frame = stream.read()
+    frame.createOrReplaceTempView("stays")
+    stream.write([(2,)], "id bigint")
+    assert 2 == frame.count()
+    stream.write([(3, "c")], "id bigint, later string")
+    assert [(1,), (2,)] == sorted(tuple(row) for row in frame.collect())
+    spark.catalog.refreshTable("stays")
+    assert [(1,), (2,)] == sorted(tuple(row) for row in spark.table("stays").collect())
+    stream.read().createOrReplaceTempView("stays")
+    assert [(1, None), (2, None), (3, "c")] == sorted((tuple(row) for row in spark.table("stays").collect()), key=str)
+
+
 def test_an_overwrite_may_change_the_schema_completely(stream: StoredStream) -> None:
     stream.write([(1,)], "id long")
     stream.write([("one", 1.5)], "id string, price double", mode="overwrite")
