@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pyspark_azureblob_native import Program
 
 from arrow_avro.decoding.native_program import BYTES, LONGS, WORDS, compiled_natively
 from arrow_avro.decoding.plan import UnrepresentableValueError
@@ -41,8 +42,6 @@ class NativeScanner:
     plan: Plan
 
     def __post_init__(self) -> None:
-        from pyspark_azureblob_native import Program  # noqa: PLC0415 - may be missing
-
         self._program = compiled_natively(self.avro, self.plan)
         self._machine = Program(self._program.code, self._program.records, self._program.counts)
         kinds = zip((WORDS, LONGS, BYTES), self._program.counts, strict=True)

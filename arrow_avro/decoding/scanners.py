@@ -9,18 +9,19 @@ import logging
 import os
 from functools import cache
 from importlib.util import find_spec
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from arrow_avro.decoding.forth_scan import ForthScanner
-from arrow_avro.decoding.native_scan import NativeScanner
 from azure_account.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from arrow_avro.decoding.forth_scan import ForthScanner
+    from arrow_avro.decoding.native_scan import NativeScanner
 
 VARIABLE = "AZUREBLOB_DECODER"
 
-Scanner: TypeAlias = ForthScanner | NativeScanner
+Scanner: TypeAlias = "ForthScanner | NativeScanner"
 
 _logger = logging.getLogger(__name__)
-_KINDS: dict[str, type[Scanner]] = {"native": NativeScanner, "pure": ForthScanner}
 
 
 def scanner_class() -> type[Scanner]:
@@ -33,10 +34,17 @@ def chosen(wanted: str) -> type[Scanner]:
     """The class of the scanners, by what is wanted and what is installed. The log says it once."""
     installed = find_spec("pyspark_azureblob_native") is not None
     found = ("native" if installed else "pure") if wanted == "auto" else wanted
-    if found not in _KINDS:
+    if found == "pure":
+        from arrow_avro.decoding.forth_scan import ForthScanner  # noqa: PLC0415 - loaded only where it reads
+
+        _logger.info("Avro is decoded by the decoder in pure Python")
+        return ForthScanner
+    if found != "native":
         raise ConfigurationError(f"variable {VARIABLE} is {wanted!r}. Set it to auto, native or pure.")
-    if found == "native" and not installed:
+    if not installed:
         step = f"Install pyspark-azureblob[native], or set {VARIABLE} to auto."
         raise ConfigurationError(f"variable {VARIABLE} is native, but the compiled decoder is not installed. {step}")
-    _logger.info("Avro is decoded by the %s", "compiled decoder" if found == "native" else "decoder in pure Python")
-    return _KINDS[found]
+    from arrow_avro.decoding.native_scan import NativeScanner  # noqa: PLC0415 - loaded only where it reads
+
+    _logger.info("Avro is decoded by the compiled decoder")
+    return NativeScanner

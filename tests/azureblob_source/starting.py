@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 OURS = frozenset({"arrow_avro", "azure_account", "azureblob_source", "control_messages", "pyspark_azureblob"})
 PICKLE: Any = worker_util.pickleSer
+VARIABLE = "AZUREBLOB_DECODER"
 ROWS = StructType([StructField("id", LongType())])
 FOLDER = Path(sys.argv[-1])
 OPTIONS: dict[str, str] = {**json.loads(sys.argv[1]), "path": sys.argv[2]}
@@ -84,6 +86,16 @@ def plan_a_read() -> None:
 
 
 def read() -> None:
+    os.environ[VARIABLE] = "pure"
+    read_the_row()
+
+
+def read_natively() -> None:
+    os.environ[VARIABLE] = "native"
+    read_the_row()
+
+
+def read_the_row() -> None:
     import_module("pyspark.worker")
     reader, partitions = given("reader")
     assert [1] == [batch.num_rows for each in partitions for batch in reader.read(each)]
@@ -111,6 +123,7 @@ PROCESSES = (
     find_the_schema,
     plan_a_read,
     read,
+    *([read_natively] if find_spec("pyspark_azureblob_native") else []),
     follow,
     only_the_sdk,
 )
