@@ -1,4 +1,4 @@
-"""The memory of Spark while something runs: of its Java, and of the Python workers."""
+"""The memory of Spark while something runs, of its Java and of the Python workers, and their processor time."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ class Memory:
     heap: float = 0.0
     workers: float = 0.0
     worker: float = 0.0
+
+
+def processor_seconds() -> float:
+    """Processor seconds of Spark's JVM and its Python workers so far, without the emulator's."""
+    jvms = [process for process in psutil.Process().children() if process.name() == "java"]
+    processes = [*jvms, *(worker for jvm in jvms for worker in jvm.children(recursive=True))]
+    return sum(sum(process.cpu_times()[:4]) for process in processes)  # with those of processes that have ended
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
@@ -28,6 +27,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from benchmarks import control
 from benchmarks.emulator import empty
 from benchmarks.flights import write_parquet
+from benchmarks.process_tree import processor_seconds
 from benchmarks.report import Report
 from benchmarks.rounds import alternate, seconds
 from control_messages.messages import MessageType
@@ -156,13 +156,6 @@ class Writes:
 
     def _empty(self, path: str) -> None:
         empty(self.azurite, *path.split("/", 1))
-
-
-def processor_seconds() -> float:
-    """Processor seconds of Spark's JVM and its Python workers so far, without the emulator's."""
-    jvms = [process for process in psutil.Process().children() if process.name() == "java"]
-    processes = [*jvms, *(worker for jvm in jvms for worker in jvm.children(recursive=True))]
-    return sum(sum(process.cpu_times()[:4]) for process in processes)  # with those of processes that have ended
 
 
 def _writes(spark: SparkSession, folder: Path, copies: int, rounds: int) -> Report:
