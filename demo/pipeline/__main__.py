@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 CONTAINER = "pipeline"
 FLIGHTS_PER_FILE, FILES_PER_CHANGE = 100, 5
-ARRIVING = 0.6
-"""The part of the time in which files arrive; the rest is for the last batches."""
+ARRIVING, LAST_MINUTES = 0.6, 4
+"""Files arrive in this part of the time, or until so many minutes before its end; the rest is for the last batches."""
 SECONDS_PER_FILE = 3.0
 REFRESH_SECONDS = 2.0
 STUCK_SECONDS = 600.0
@@ -71,7 +71,8 @@ def main(
 
 
 def _run(folder: Path, minutes: float, rng: random.Random, pause: float) -> Run:
-    files = max(10, round(ARRIVING * 60 * minutes / SECONDS_PER_FILE))
+    arriving = max(ARRIVING * minutes, minutes - LAST_MINUTES)
+    files = max(10, round(60 * arriving / SECONDS_PER_FILE))
     arrivals = Arrivals(folder / "arrivals", count=files * FLIGHTS_PER_FILE, files=files)
     with running_system(folder, CONTAINER, folder / "arrivals", rough_requests(random.Random(rng.random()))) as system:
         observed = Observed(system.emulator.azurite.connection_string, CONTAINER)
