@@ -220,20 +220,27 @@ def _skip(instruction: ReadInstruction | SkipInstruction, *, checked: bool) -> I
     match instruction:
         case SkipVarint(int(low), int(high)) if checked:
             return ("within", low, high)
-        case SkipVarint() | SkipWideLong():
-            return ("varint",)
+        case SkipVarint():
+            return ("number",)
+        case SkipWideLong():
+            return ("long",)
         case SkipFixed(size):
             return ("fixed", size)
         case SkipText():
             return ("text",)
-        case SkipUnion(((), (SkipVarint() | SkipWideLong() | SkipFixed() | SkipText() as value,))):
-            return ("nullable", 1, _skip(value, checked=checked))
-        case SkipUnion(((SkipVarint() | SkipWideLong() | SkipFixed() | SkipText() as value,), ())):
-            return ("nullable", 0, _skip(value, checked=checked))
         case SkipUnion(branches):
-            return ("union", tuple(_skips(branch, checked=checked) for branch in branches))
+            return _skip_union(branches, checked=checked)
         case SkipItems(item):
             return ("items", _skips(item, checked=False))
         case SkipRecord(number):
             return ("record", number)
     raise TypeError(f"{instruction} skips nothing")
+
+
+def _skip_union(branches: tuple[Code, ...], *, checked: bool) -> Instruction:
+    match branches:
+        case ((), (SkipVarint() | SkipWideLong() | SkipFixed() | SkipText() as value,)):
+            return ("nullable", 1, _skip(value, checked=checked))
+        case ((SkipVarint() | SkipWideLong() | SkipFixed() | SkipText() as value,), ()):
+            return ("nullable", 0, _skip(value, checked=checked))
+    return ("union", tuple(_skips(branch, checked=checked) for branch in branches))

@@ -46,54 +46,86 @@ impl<'a> Cursor<'a> {
         self.data.get(self.position..)?.first_chunk::<N>()
     }
 
-    #[inline]
+    /// Goes on by bytes that were looked at.
+    #[inline(always)]
     pub fn step(&mut self, count: usize) {
-        self.position += count;
+        self.position = self.position.wrapping_add(count); // at most the length of the bytes
     }
 
-    /// An int or a long, still zig-zagged.
+    /// A number of at most so many bytes, still zig-zagged.
     #[inline(always)]
-    pub fn varint(&mut self) -> Result<u64, Fault> {
+    fn varint(&mut self, most: usize) -> Result<u64, Fault> {
         if let Some([first, second]) = self.ahead::<2>() {
             if *first < CONTINUES {
-                self.position += 1;
+                self.step(1);
                 return Ok(u64::from(*first));
             }
             if *second < CONTINUES {
-                self.position += 2;
+                self.step(2);
                 return Ok(u64::from(*first & 0x7f) | u64::from(*second) << 7);
             }
         }
-        self.long_varint()
+        self.long_varint(most)
     }
 
+    /// One of up to eight bytes, if eight are left, is read at once.
     #[inline(never)]
-    fn long_varint(&mut self) -> Result<u64, Fault> {
-        let rest = &self.data[self.position..];
+    fn long_varint(&mut self, most: usize) -> Result<u64, Fault> {
+        if let Some(chunk) = self.ahead::<8>() {
+            let word = u64::from_le_bytes(*chunk);
+            let ends = !word & 0x8080_8080_8080_8080;
+            if ends != 0 {
+                let bits = ends.trailing_zeros() + 1;
+                self.step(bits as usize / 8);
+                return Ok(joined(word & (u64::MAX >> (64 - bits))));
+            }
+        }
         let mut raw = 0u64;
-        for (place, &byte) in rest.iter().take(10).enumerate() {
+        for place in 0..most {
+            let [byte] = self.array()?;
             if place == 9 && byte > 1 {
                 return Err(Fault::Wide);
             }
             raw |= u64::from(byte & 0x7f) << (7 * place);
             if byte < CONTINUES {
-                self.position += place + 1;
                 return Ok(raw);
             }
         }
-        Err(Fault::End)
+        Err(Fault::Wide)
     }
 
-    /// An int or a long.
+    /// The branch of a union of two types.
+    #[inline(always)]
+    pub fn branch_of_two(&mut self) -> Result<i64, Fault> {
+        match self.data.get(self.position) {
+            Some(0) => {
+                self.step(1);
+                Ok(0)
+            }
+            Some(2) => {
+                self.step(1);
+                Ok(1)
+            }
+            _ => self.within(0, 1),
+        }
+    }
+
+    /// A long, of at most ten bytes.
     #[inline(always)]
     pub fn long(&mut self) -> Result<i64, Fault> {
-        self.varint().map(unzigzagged)
+        self.varint(10).map(unzigzagged)
+    }
+
+    /// Any other number. It fits into five bytes; the decoder in Python reads nine.
+    #[inline(always)]
+    pub fn number(&mut self) -> Result<i64, Fault> {
+        self.varint(9).map(unzigzagged)
     }
 
     /// An int, the index of a symbol or a branch, within bounds.
     #[inline(always)]
     pub fn within(&mut self, low: i64, high: i64) -> Result<i64, Fault> {
-        let number = self.long()?;
+        let number = self.number()?;
         if number < low || number > high {
             return Err(Fault::Outside(low, high));
         }
@@ -103,8 +135,16 @@ impl<'a> Cursor<'a> {
     /// The length of bytes, which must not be negative.
     #[inline(always)]
     pub fn length(&mut self) -> Result<usize, Fault> {
-        usize::try_from(self.long()?).map_err(|_| Fault::Impossible)
+        usize::try_from(self.number()?).map_err(|_| Fault::Impossible)
     }
+}
+
+/// The lower seven bits of each byte, one after the other.
+#[inline(always)]
+fn joined(bytes: u64) -> u64 {
+    let pairs = (bytes & 0x007f_007f_007f_007f) | ((bytes & 0x7f00_7f00_7f00_7f00) >> 1);
+    let fours = (pairs & 0x0000_3fff_0000_3fff) | ((pairs & 0x3fff_0000_3fff_0000) >> 2);
+    (fours & 0x0fff_ffff) | ((fours & 0x0fff_ffff_0000_0000) >> 4)
 }
 
 #[inline(always)]
@@ -115,6 +155,28 @@ fn unzigzagged(raw: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_all_lengths_come_back_wherever_the_bytes_end() {
+        for shift in 0..64 {
+            for number in [1i64 << shift, -(1i64 << shift.min(62)), (1i64 << shift).wrapping_sub(1)] {
+                let mut raw = ((number << 1) ^ (number >> 63)) as u64;
+                let mut bytes = vec![];
+                while raw >= 0x80 {
+                    bytes.push(raw as u8 | 0x80);
+                    raw >>= 7;
+                }
+                bytes.push(raw as u8);
+                let length = bytes.len();
+                for more in 0..12 {
+                    bytes.resize(length + more, 0xff);
+                    let mut cursor = Cursor::new(&bytes);
+                    assert_eq!(cursor.long(), Ok(number));
+                    assert_eq!(cursor.left(), more);
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_length_of_varint() {

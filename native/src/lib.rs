@@ -17,7 +17,7 @@ use pyo3::types::PyBytes;
 
 use crate::cursor::Cursor;
 use crate::fault::Fault;
-use crate::outputs::{Gathered, Outputs, RowOutputs};
+use crate::outputs::{Gathered, Outputs};
 use crate::read::{Read, Run};
 use crate::skip::Skip;
 
@@ -31,7 +31,6 @@ const MOST_SPARE: usize = 32 << 20;
 struct Program {
     code: Vec<Read>,
     records: Vec<Vec<Skip>>,
-    of_rows: RowOutputs,
     counts: (usize, usize, usize),
     /// Those of the last run until they are taken, then their memory for the next run.
     outputs: Mutex<Outputs>,
@@ -44,8 +43,7 @@ impl Program {
     fn new(code: &Bound<'_, PyAny>, records: &Bound<'_, PyAny>, counts: (usize, usize, usize)) -> PyResult<Self> {
         let records = records.try_iter()?.map(|record| parse::skips(&record?)).collect::<PyResult<_>>()?;
         let code = parse::reads(code)?;
-        let of_rows = RowOutputs::of(&code);
-        Ok(Program { code, records, of_rows, counts, outputs: Mutex::default() })
+        Ok(Program { code, records, counts, outputs: Mutex::default() })
     }
 
     /// Reads the datums of some bodies, of each so many as `rows` says. A body is what stands in bytes between two places.
@@ -98,15 +96,23 @@ impl Program {
         outputs.words.resize_with(words, Vec::new);
         outputs.longs.resize_with(longs, Vec::new);
         outputs.bytes.resize_with(bytes, Vec::new);
-        let gathered = Gathered::new(&outputs);
-        let mut run = Run { cursor: Cursor::new(&[]), outputs, gathered, calls: vec![], records: &self.records, budget };
+        let columns = self.code.iter().filter(|value| matches!(value, Read::Column(_))).count();
+        let mut run = Run {
+            cursor: Cursor::new(&[]),
+            outputs,
+            gathered: vec![Gathered::new(); columns],
+            row: 0,
+            calls: vec![],
+            records: &self.records,
+            budget,
+        };
         let mut ends = Vec::with_capacity(rows.len());
         for (body, &count) in bodies.iter().zip(rows) {
             run.cursor = Cursor::new(body);
-            run.rows(count, &self.code, &self.of_rows)?;
+            run.rows(count, &self.code)?;
             ends.push(run.cursor.position());
         }
-        run.gathered.move_to(&mut run.outputs, &self.of_rows)?;
+        run.move_rows(&self.code)?;
         Ok((ends, run.outputs))
     }
 

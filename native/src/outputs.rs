@@ -1,6 +1,7 @@
 //! Where values go: outputs of words (ints, floats, ends of texts), of longs (and doubles), and of bytes.
 
 use crate::fault::Fault;
+use crate::read::{Column, Leaf};
 
 /// Rows whose values are gathered before they are appended to the outputs. Their validity is one word.
 pub const ROWS: usize = 64;
@@ -36,49 +37,43 @@ impl Outputs {
     }
 }
 
-/// Which outputs have exactly one value for each row. Of bytes it is one bit for each row.
-#[derive(Default)]
-pub struct RowOutputs {
-    pub words: Vec<usize>,
-    pub longs: Vec<usize>,
-    pub bits: Vec<usize>,
-}
-
-/// The values of the last rows, by the number of the output.
+/// The values that a column has in the last rows, as bits of 64, 32 or one.
 ///
 /// The processor writes them faster to these few bytes than to the ends of as many long outputs.
+#[derive(Clone, Copy)]
 pub struct Gathered {
-    /// The number of the next row.
-    pub row: usize,
-    pub words: Vec<[u32; ROWS]>,
-    pub longs: Vec<[u64; ROWS]>,
-    pub bits: Vec<u64>,
+    /// Which values are not null.
+    pub valid: u64,
+    pub values: [u64; ROWS],
 }
 
 impl Gathered {
-    pub fn new(outputs: &Outputs) -> Self {
-        Gathered {
-            row: 0,
-            words: vec![[0; ROWS]; outputs.words.len()],
-            longs: vec![[0; ROWS]; outputs.longs.len()],
-            bits: vec![0; outputs.bytes.len()],
-        }
+    pub fn new() -> Self {
+        Gathered { valid: 0, values: [0; ROWS] }
     }
 
-    /// Appends the rows to the outputs.
-    pub fn move_to(&mut self, outputs: &mut Outputs, of_rows: &RowOutputs) -> Result<(), Fault> {
-        for &place in &of_rows.words {
-            extend(&mut outputs.words[place], &self.words[place][..self.row])?;
+    /// Appends the values of so many rows.
+    pub fn move_to(&mut self, outputs: &mut Outputs, rows: usize, column: &Column) -> Result<(), Fault> {
+        let values = &self.values[..rows];
+        if let Some((valid, _)) = column.nullable {
+            extend(&mut outputs.bytes[valid], &self.valid.to_le_bytes())?;
+            self.valid = 0;
         }
-        for &place in &of_rows.longs {
-            extend(&mut outputs.longs[place], &self.longs[place][..self.row])?;
+        match column.leaf {
+            Leaf::Int { words, .. } | Leaf::Float { words } | Leaf::Text { words, .. } => {
+                let mut narrow = [0u32; ROWS];
+                for (word, value) in narrow.iter_mut().zip(values) {
+                    *word = *value as u32;
+                }
+                extend(&mut outputs.words[words], &narrow[..rows])
+            }
+            Leaf::Long { longs } | Leaf::Double { longs } => extend(&mut outputs.longs[longs], values),
+            Leaf::Boolean { bytes } => {
+                let bits = values.iter().rev().fold(0u64, |bits, value| bits << 1 | value);
+                extend(&mut outputs.bytes[bytes], &bits.to_le_bytes())
+            }
+            Leaf::Fixed { .. } => Err(Fault::Impossible), // no column: a null would have bytes
         }
-        for &place in &of_rows.bits {
-            extend(&mut outputs.bytes[place], &self.bits[place].to_le_bytes())?;
-            self.bits[place] = 0;
-        }
-        self.row = 0;
-        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::read::{Leaf, Read};
+use crate::read::{Column, Leaf, Read};
 use crate::skip::{Skip, Step};
 
 pub fn reads(code: &Bound<'_, PyAny>) -> PyResult<Vec<Read>> {
@@ -19,7 +19,7 @@ fn read(value: &Bound<'_, PyAny>) -> PyResult<Read> {
     let given = value.cast::<PyTuple>()?;
     let at = |place: usize| given.get_item(place);
     Ok(match at(0)?.extract::<String>()?.as_str() {
-        "column" => Read::Column { leaf: leaf(&at(1)?)?, nullable: at(2)?.extract()? },
+        "column" => Read::Column(Column { leaf: leaf(&at(1)?)?, nullable: at(2)?.extract()? }),
         "nullable" => Read::Nullable { valid: at(1)?.extract()?, present: at(2)?.extract()?, value: reads(&at(3)?)? },
         "union" => Read::Union {
             longs: at(1)?.extract()?,
@@ -68,7 +68,8 @@ fn step(value: &Bound<'_, PyAny>) -> PyResult<Step> {
     let given = value.cast::<PyTuple>()?;
     let at = |place: usize| given.get_item(place);
     Ok(match at(0)?.extract::<String>()?.as_str() {
-        "varint" => Step::Varint,
+        "long" => Step::Long,
+        "number" => Step::Number,
         "within" => Step::Within { low: at(1)?.extract()?, high: at(2)?.extract()? },
         "fixed" => Step::Fixed(at(1)?.extract()?),
         "text" => Step::Text,

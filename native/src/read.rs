@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::fault::Fault;
-use crate::outputs::{extend, push, Gathered, Outputs, RowOutputs, ROWS};
+use crate::outputs::{extend, push, Gathered, Outputs, ROWS};
 use crate::skip::{skip, Call, Skip};
 
 /// Items without bytes (nulls, records without fields) that one array may claim to have.
@@ -27,12 +27,19 @@ pub enum Leaf {
     Fixed { bytes: usize, size: usize },
 }
 
+/// A value that each row has once. If it is `nullable`: the output of its validity, and the branch that is not null. A null
+/// has a zero, or a text without bytes, as its value.
+#[derive(Debug)]
+pub struct Column {
+    pub leaf: Leaf,
+    pub nullable: Option<(usize, i64)>,
+}
+
 /// Reads one value.
 #[derive(Debug)]
 pub enum Read {
-    /// A value that each row has once, if `nullable` perhaps as a null: the output of its validity, and the branch that
-    /// is not null. A null has a zero, or a text without bytes, as its value.
-    Column { leaf: Leaf, nullable: Option<(usize, i64)> },
+    /// A value of the row itself.
+    Column(Column),
     Leaf(Leaf),
     /// A union of null and another type. `valid` gets 1 if the branch is `present`, else 0.
     Nullable { valid: usize, present: i64, value: Vec<Read> },
@@ -44,29 +51,14 @@ pub enum Read {
     Unwanted(Vec<Skip>),
 }
 
-impl RowOutputs {
-    /// The outputs of the columns among the values of a row.
-    pub fn of(code: &[Read]) -> Self {
-        let mut found = RowOutputs::default();
-        for value in code {
-            let Read::Column { leaf, nullable } = value else { continue };
-            found.bits.extend(nullable.map(|(valid, _)| valid));
-            match leaf {
-                Leaf::Int { words, .. } | Leaf::Float { words } | Leaf::Text { words, .. } => found.words.push(*words),
-                Leaf::Long { longs } | Leaf::Double { longs } => found.longs.push(*longs),
-                Leaf::Boolean { bytes } => found.bits.push(*bytes),
-                Leaf::Fixed { .. } => {}
-            }
-        }
-        found
-    }
-}
-
 /// One run of a program over some bytes.
 pub struct Run<'a> {
     pub cursor: Cursor<'a>,
     pub outputs: Outputs,
-    pub gathered: Gathered,
+    /// For each column of the row.
+    pub gathered: Vec<Gathered>,
+    /// How many rows are gathered.
+    pub row: usize,
     pub calls: Vec<Call<'a>>,
     pub records: &'a [Vec<Skip>],
     /// What items may still take; None if it is not counted.
@@ -75,58 +67,33 @@ pub struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Reads `count` rows.
-    pub fn rows(&mut self, count: u64, code: &'a [Read], of_rows: &RowOutputs) -> Result<(), Fault> {
+    pub fn rows(&mut self, count: u64, code: &'a [Read]) -> Result<(), Fault> {
         for _ in 0..count {
+            let mut place = 0;
             for value in code {
-                match value {
-                    Read::Column { leaf, nullable } => self.column(leaf, *nullable)?,
-                    other => self.value(other)?,
-                }
+                let Read::Column(column) = value else {
+                    self.value(value)?;
+                    continue;
+                };
+                let Run { cursor, outputs, gathered, row, .. } = self;
+                column.read(cursor, outputs, &mut gathered[place], *row % ROWS)?;
+                place += 1;
             }
-            self.gathered.row += 1;
-            if self.gathered.row == ROWS {
-                self.gathered.move_to(&mut self.outputs, of_rows)?;
+            self.row += 1;
+            if self.row == ROWS {
+                self.move_rows(code)?;
             }
         }
         Ok(())
     }
 
-    #[inline(always)]
-    fn column(&mut self, leaf: &Leaf, nullable: Option<(usize, i64)>) -> Result<(), Fault> {
-        let Run { cursor, outputs, gathered, .. } = self;
-        let row = gathered.row % ROWS;
-        let mut is_null = false;
-        if let Some((valid, present)) = nullable {
-            is_null = cursor.within(0, 1)? != present;
-            gathered.bits[valid] |= u64::from(!is_null) << row;
+    /// Appends the rows that are gathered to the outputs.
+    pub fn move_rows(&mut self, code: &[Read]) -> Result<(), Fault> {
+        let columns = code.iter().filter_map(|value| if let Read::Column(column) = value { Some(column) } else { None });
+        for (column, gathered) in columns.zip(&mut self.gathered) {
+            gathered.move_to(&mut self.outputs, self.row, column)?;
         }
-        match leaf {
-            Leaf::Int { words, low, high } => {
-                let number = if is_null { 0 } else { cursor.within(*low, *high)? };
-                gathered.words[*words][row] = number as u32;
-            }
-            Leaf::Long { longs } => {
-                gathered.longs[*longs][row] = if is_null { 0 } else { cursor.long()? as u64 };
-            }
-            Leaf::Text { words, bytes } => {
-                let output = &mut outputs.bytes[*bytes];
-                if !is_null {
-                    text(cursor, output)?;
-                }
-                gathered.words[*words][row] = end(output)?;
-            }
-            Leaf::Boolean { bytes } => {
-                let value = if is_null { 0 } else { boolean(cursor)? };
-                gathered.bits[*bytes] |= u64::from(value) << row;
-            }
-            Leaf::Float { words } => {
-                gathered.words[*words][row] = if is_null { 0 } else { u32::from_le_bytes(cursor.array()?) };
-            }
-            Leaf::Double { longs } => {
-                gathered.longs[*longs][row] = if is_null { 0 } else { u64::from_le_bytes(cursor.array()?) };
-            }
-            Leaf::Fixed { .. } => return Err(Fault::Impossible), // a null would have bytes
-        }
+        self.row = 0;
         Ok(())
     }
 
@@ -139,7 +106,7 @@ impl<'a> Run<'a> {
         match value {
             Read::Leaf(leaf) => self.leaf(leaf),
             Read::Nullable { valid, present, value } => {
-                let is_present = self.cursor.within(0, 1)? == *present;
+                let is_present = self.cursor.branch_of_two()? == *present;
                 push(&mut self.outputs.bytes[*valid], u8::from(is_present))?;
                 if is_present { self.read(value) } else { Ok(()) }
             }
@@ -150,7 +117,7 @@ impl<'a> Run<'a> {
             }
             Read::Items { longs, item, empty, item_bytes } => self.items(*longs, item, *empty, *item_bytes),
             Read::Unwanted(code) => skip(&mut self.cursor, code, self.records, &mut self.calls),
-            Read::Column { .. } => Err(Fault::Impossible), // columns are values of the row itself
+            Read::Column(_) => Err(Fault::Impossible), // columns are values of the row itself
         }
     }
 
@@ -173,7 +140,7 @@ impl<'a> Run<'a> {
     fn items(&mut self, longs: usize, item: &'a [Read], empty: bool, item_bytes: u64) -> Result<(), Fault> {
         let mut total = 0i64;
         loop {
-            let mut count = self.cursor.long()?;
+            let mut count = self.cursor.number()?;
             if count == 0 {
                 break;
             }
@@ -200,6 +167,41 @@ impl<'a> Run<'a> {
     }
 }
 
+impl Column {
+    #[inline(always)]
+    fn read(
+        &self,
+        cursor: &mut Cursor,
+        outputs: &mut Outputs,
+        gathered: &mut Gathered,
+        row: usize,
+    ) -> Result<(), Fault> {
+        let mut is_null = false;
+        if let Some((_, present)) = self.nullable {
+            is_null = cursor.branch_of_two()? != present;
+            gathered.valid |= u64::from(!is_null) << row;
+        }
+        let value = match &self.leaf {
+            Leaf::Text { bytes, .. } => {
+                let output = &mut outputs.bytes[*bytes];
+                if !is_null {
+                    text(cursor, output)?;
+                }
+                u64::from(end(output)?)
+            }
+            _ if is_null => 0,
+            Leaf::Int { low, high, .. } => cursor.within(*low, *high)? as u64,
+            Leaf::Long { .. } => cursor.long()? as u64,
+            Leaf::Boolean { .. } => u64::from(boolean(cursor)?),
+            Leaf::Float { .. } => u64::from(u32::from_le_bytes(cursor.array()?)),
+            Leaf::Double { .. } => u64::from_le_bytes(cursor.array()?),
+            Leaf::Fixed { .. } => return Err(Fault::Impossible), // no column: a null would have bytes
+        };
+        gathered.values[row] = value;
+        Ok(())
+    }
+}
+
 fn boolean(cursor: &mut Cursor) -> Result<u8, Fault> {
     let [byte] = cursor.array()?;
     if byte > 1 { Err(Fault::Outside(0, 1)) } else { Ok(byte) }
@@ -208,7 +210,7 @@ fn boolean(cursor: &mut Cursor) -> Result<u8, Fault> {
 /// Appends the bytes of one text to those of others.
 #[inline(always)]
 fn text(cursor: &mut Cursor, output: &mut Vec<u8>) -> Result<(), Fault> {
-    let length = cursor.long()?;
+    let length = cursor.number()?;
     let length = usize::try_from(length).map_err(|_| Fault::Outside(0, INT_MAX))?;
     if length <= SHORT {
         if let Some(chunk) = cursor.ahead::<SHORT>() {

@@ -7,8 +7,9 @@ use crate::outputs::push;
 /// Steps over a value without parts.
 #[derive(Debug)]
 pub enum Step {
-    /// An int, a long or the index of a symbol.
-    Varint,
+    Long,
+    /// An int or the index of a symbol.
+    Number,
     /// An int or the index of a symbol, within bounds.
     Within { low: i64, high: i64 },
     Fixed(usize),
@@ -33,7 +34,8 @@ impl Step {
     #[inline(always)]
     fn over(&self, cursor: &mut Cursor) -> Result<(), Fault> {
         match self {
-            Step::Varint => cursor.varint().map(drop),
+            Step::Long => cursor.long().map(drop),
+            Step::Number => cursor.number().map(drop),
             Step::Within { low, high } => cursor.within(*low, *high).map(drop),
             Step::Fixed(size) => cursor.bytes(*size).map(drop),
             Step::Text => {
@@ -93,13 +95,13 @@ pub fn skip<'p>(
                 continue;
             }
             Skip::Nullable { present, step } => {
-                if cursor.within(0, 1)? == *present {
+                if cursor.branch_of_two()? == *present {
                     step.over(cursor)?;
                 }
                 continue;
             }
             Skip::Union(branches) => {
-                let branch = usize::try_from(cursor.long()?).ok().and_then(|tag| branches.get(tag));
+                let branch = usize::try_from(cursor.number()?).ok().and_then(|tag| branches.get(tag));
                 Call::once(branch.ok_or(Fault::Impossible)?)
             }
             Skip::Items(item) => match items(cursor, item.is_empty())? {
@@ -122,7 +124,7 @@ pub fn skip<'p>(
 /// A negative count says that the size of the block follows. Items without bytes need no time.
 fn items(cursor: &mut Cursor, empty: bool) -> Result<u64, Fault> {
     loop {
-        let count = cursor.long()?;
+        let count = cursor.number()?;
         if count == 0 {
             return Ok(0);
         }

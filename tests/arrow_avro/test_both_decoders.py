@@ -50,7 +50,7 @@ def changed(value: Any, change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) ->
 SKIPPED = 3  # what a nullable has that nobody wants
 MUTANTS: dict[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {
     "ints have no bounds": lambda it: (*it[:2], -(2**62), 2**62) if it[0] == "int" else it,
-    "unwanted ints have no bounds": lambda it: ("varint",) if it[0] == "within" else it,
+    "unwanted ints have no bounds": lambda it: ("number",) if it[0] == "within" else it,
     "the other branch is null where nobody wants the value": lambda it: (
         ("nullable", 1 - it[1], it[2]) if it[0] == "nullable" and len(it) == SKIPPED else it
     ),
