@@ -51,7 +51,7 @@ class NativeScanner:
     def scan(self, slices: Sequence[BodySlice], budget: int | None = None) -> ScanResult:
         """Read all slices in one run, with the arguments and errors of `ForthScanner.scan`."""
         rows = [each.rows for each in slices]
-        fault, ends, sizes = self._machine.run([_located(each.body) for each in slices], rows, budget)
+        fault, ends, sizes = self._machine.run([_of_bytes(each.body) for each in slices], rows, budget)
         if fault:
             raise _failed(*fault)
         check_ends(slices, ends)
@@ -86,17 +86,12 @@ class _Memory:
 _MEMORY = _Memory()
 
 
-def _located(body: memoryview) -> tuple[bytes, int, int]:
-    """The object whose bytes a body shows, and where the body begins and ends in it. A copy if it is not bytes."""
-    whole = body.obj
-    if not isinstance(whole, bytes):
-        return bytes(body), 0, len(body)
-    start = _address(body) - _address(whole) if len(body) else 0
-    return whole, start, start + len(body)
-
-
-def _address(data: bytes | memoryview) -> int:
-    return np.frombuffer(data, np.uint8).ctypes.data
+def _of_bytes(body: memoryview) -> tuple[bytes, memoryview]:
+    """A body, and the bytes object that it shows a part of. A copy if it shows something else."""
+    if isinstance(body.obj, bytes):
+        return body.obj, body
+    copy = bytes(body)
+    return copy, memoryview(copy)
 
 
 def _failed(fault: str, low: int, high: int) -> Exception:

@@ -46,7 +46,8 @@ impl Program {
         Ok(Program { code, records, counts, outputs: Mutex::default() })
     }
 
-    /// Reads the datums of some bodies, of each so many as `rows` says. A body is what stands in bytes between two places.
+    /// Reads the datums of some bodies, of each so many as `rows` says. A body is given with the
+    /// bytes that it is a part of, which can be read without the interpreter's lock.
     /// `budget` is what items may take, in bytes.
     ///
     /// Returns the fault if there is one, its name and the bounds of a number; where the datums of each body end; and how
@@ -54,15 +55,11 @@ impl Program {
     fn run<'py>(
         &self,
         py: Python<'py>,
-        bodies: Vec<(Bound<'py, PyBytes>, usize, usize)>,
+        bodies: Vec<(Bound<'py, PyBytes>, PyBuffer<u8>)>,
         rows: Vec<u64>,
         budget: Option<u64>,
     ) -> PyResult<Outcome> {
-        let mut cut = Vec::with_capacity(bodies.len());
-        for (whole, start, end) in &bodies {
-            let body = whole.as_bytes().get(*start..*end);
-            cut.push(body.ok_or_else(|| PyValueError::new_err("a body is not within its bytes"))?);
-        }
+        let cut = bodies.iter().map(|(whole, body)| located(whole.as_bytes(), body)).collect::<PyResult<Vec<_>>>()?;
         match py.detach(|| self.scan(&cut, &rows, budget)) {
             Ok((ends, outputs)) => {
                 let sizes = outputs.stored().map(<[u8]>::len).collect();
@@ -124,6 +121,17 @@ impl Program {
         if let Ok(mut kept) = self.outputs.lock() {
             *kept = outputs;
         }
+    }
+}
+
+/// The part of some bytes that a buffer of the same memory shows.
+fn located<'a>(whole: &'a [u8], body: &PyBuffer<u8>) -> PyResult<&'a [u8]> {
+    let start = (body.buf_ptr() as usize).checked_sub(whole.as_ptr() as usize);
+    let found = start.and_then(|start| whole.get(start..)?.get(..body.len_bytes()));
+    match found {
+        Some(found) => Ok(found),
+        None if body.len_bytes() == 0 => Ok(&[]),
+        None => Err(PyValueError::new_err("a body is not within its bytes")),
     }
 }
 
