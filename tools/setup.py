@@ -84,7 +84,10 @@ def _install_native() -> None:
     path = os.pathsep.join([str(cargo.parent), os.environ.get("PATH", "")])
     command: list[str | Path] = [_python(DEVELOPMENT), "-m", "pip", "install", "--quiet", "--no-deps"]
     command += ["--disable-pip-version-check", "--force-reinstall", SOURCE]
-    _run(command, "read the lines above", environment={**os.environ, "PATH": path})
+    try:
+        _run(command, "read the lines above", environment={**os.environ, "PATH": path})
+    except SetupError as error:
+        print(f"  It is left out, Avro is decoded in Python: {error}", flush=True)
 
 
 def _set_up_named(names: Sequence[str]) -> str:
