@@ -1,8 +1,8 @@
 """Both decoders on the same random schemas, datums, damage and limits: `python -m tests.arrow_avro.fuzz --minutes 30`.
 
 They must give the same rows, or an error of the same class for the same block, row and column. What else the error
-says is what each decoder noticed first. The process may not have more than 1 GiB of address space more than it began
-with, and a case must end within a minute.
+says is what each decoder noticed first: a row that is damaged and takes too much memory is either. The process may
+not have more than 1 GiB of address space more than it began with, and a case must end within a minute.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from arrow_avro.decoding import decode
 from arrow_avro.decoding.scanners import VARIABLE
 from arrow_avro.files.container_file import block, header
 from arrow_avro.limits import ReadLimits
-from azure_account.errors import AzureBlobError, ConfigurationError
+from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
 from tests.histories.history import check_events
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 Json = Any
 
 SYNC = bytes(range(16))
+LIMIT = "maxBatchBytes"
 SECONDS, ADDRESS_SPACE = 60, 1 << 30
 PLACE = re.compile(r"block from byte \d+|row \d+ \(from 0\)|column '[^']*'")
 LEAVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -292,14 +293,17 @@ def check(case: Case, seen: Counter[str]) -> None:
     """Raises AssertionError if the decoders differ."""
     pure, native = decoded(case, "pure"), decoded(case, "native")
     decode._resolved.cache_clear()  # a machine has 40 MB of address space
-    assert pure.error == native.error, (pure.text, native.text)
-    assert pure.places == native.places, (pure.text, native.text)
+    if LIMIT in pure.text and native.error == CorruptError.__name__:  # the decoder in Python checks numbers afterwards
+        assert pure.places[:1] == native.places[:1], (pure.text, native.text)
+    else:
+        assert pure.error == native.error, (pure.text, native.text)
+        assert pure.places == native.places, (pure.text, native.text)
     same = pure.rows is None if native.rows is None else pure.rows is not None and equal(pure.rows, native.rows)
     assert same, (pure.rows, native.rows)
     seen["rows" if not pure.error else pure.error] += 1
     seen["a row of a damaged block is named"] += any("row" in place for place in pure.places)
     seen["the same words"] += bool(pure.error) and pure.text == native.text
-    seen["beyond a limit"] += pure.error == ConfigurationError.__name__ and "maxBatchBytes" in pure.text
+    seen["beyond a limit"] += pure.error == ConfigurationError.__name__ and LIMIT in pure.text
     seen["several batches"] += (
         pure.rows is not None and pure.rows.column(0).num_chunks > 1
         if pure.rows is not None and pure.rows.num_columns
