@@ -6,6 +6,7 @@ manager if there is none; the one of an older system may be too old.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -48,6 +49,11 @@ def require_cargo() -> Path:
         step = "install it from https://rustup.rs and run `make setup` again"
         raise NativeMissingError(f"no cargo of Rust {_dotted(OLDEST_RUST)} or later was found; {step}")
     return found
+
+
+def with_cargo() -> dict[str, str]:
+    """The environment of a build. Raises `NativeMissingError`."""
+    return {**os.environ, "PATH": os.pathsep.join([str(require_cargo().parent), os.environ.get("PATH", "")])}
 
 
 def find_cargo() -> Path | None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.java import JavaMissingError, require_java
-from tools.native import SOURCE, NativeMissingError, find_cargo, require_cargo, sources
+from tools.native import SOURCE, NativeMissingError, find_cargo, sources, with_cargo
 from tools.node import find_node
 
 if TYPE_CHECKING:
@@ -77,15 +77,14 @@ def _set_up_native() -> None:
 
 def _install_native() -> None:
     try:
-        cargo = require_cargo()
+        environment = with_cargo()
     except NativeMissingError as error:
         print(f"  It is left out, Avro is decoded in Python: {error}.", flush=True)
         return
-    path = os.pathsep.join([str(cargo.parent), os.environ.get("PATH", "")])
     command: list[str | Path] = [_python(DEVELOPMENT), "-m", "pip", "install", "--quiet", "--no-deps"]
     command += ["--disable-pip-version-check", "--force-reinstall", SOURCE]
     try:
-        _run(command, "read the lines above", environment={**os.environ, "PATH": path})
+        _run(command, "read the lines above", environment=environment)
     except SetupError as error:
         print(f"  It is left out, Avro is decoded in Python: {error}", flush=True)
 

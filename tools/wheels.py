@@ -5,7 +5,6 @@ The pure wheel is for all systems. The compiled one is for the system at hand, a
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import tempfile
 import venv
 from pathlib import Path
 
-from tools.native import SOURCE, NativeMissingError, require_cargo
+from tools.native import SOURCE, NativeMissingError, with_cargo
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
@@ -38,11 +37,10 @@ for name in ("pyspark-azureblob", "pyspark-azureblob-native"):
 def main() -> int:
     """Build, install and try. The exit code is 0, or 1 after a message that says what is missing."""
     try:
-        cargo = require_cargo()
+        environment = with_cargo()
     except NativeMissingError as error:
         print(f"wheel: the compiled decoder cannot be built: {error}.", file=sys.stderr)
         return 1
-    path = os.pathsep.join([str(cargo.parent), os.environ["PATH"]])
     shutil.rmtree(DIST, ignore_errors=True)
     for source in (ROOT, SOURCE):
         command: list[str | Path] = [
@@ -56,7 +54,7 @@ def main() -> int:
             DIST,
             source,
         ]
-        subprocess.run(command, env={**os.environ, "PATH": path}, check=True)
+        subprocess.run(command, env=environment, check=True)
     for wheel in sorted(DIST.glob("*.whl")):
         print(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1e6:.2f} MB")
     with tempfile.TemporaryDirectory() as folder:

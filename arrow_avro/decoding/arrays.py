@@ -209,9 +209,8 @@ class _Builder:
         if node.in_bits:
             return filled(pa.bool_(), count, self._scan.outputs[node.output])
         values = self._scan.values(node.output, count)
-        return filled(
-            PRIMITIVE_TYPES[kind], count, np.packbits(values, bitorder="little") if kind == "boolean" else values
-        )
+        stored = np.packbits(values, bitorder="little") if kind == "boolean" else values
+        return filled(PRIMITIVE_TYPES[kind], count, stored)
 
     def _texts(self, node: layout.Text | layout.EndedText | layout.Fixed, count: int) -> tuple[I32, Bytes]:
         """Arrow's offsets of the values, and the bytes of all."""

@@ -38,9 +38,8 @@ def struct(arrow: pa.DataType, children: Sequence[pa.Array], count: int) -> pa.A
 
 
 def with_nulls(array: pa.Array, valid: Mask) -> pa.Array:
-    """A struct array that had no nulls, null where `valid` is false."""
-    children = [array.field(place) for place in range(array.type.num_fields)]
-    return pa.Array.from_buffers(array.type, len(array), [_bitmap(valid)], children=children)
+    """An array that had no nulls, null where `valid` is false."""
+    return with_validity(array, np.packbits(valid, bitorder="little"))
 
 
 def with_validity(array: pa.Array, valid: npt.NDArray[np.uint8]) -> pa.Array:

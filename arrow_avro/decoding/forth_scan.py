@@ -26,7 +26,7 @@ import numpy as np
 from arrow_avro.decoding.forth import BUDGET, rendered
 from arrow_avro.decoding.layout import Assumption
 from arrow_avro.decoding.program import compiled
-from arrow_avro.decoding.scan import ScanResult, check_ends, too_deep, unreadable
+from arrow_avro.decoding.scan import CUT, IMPOSSIBLE, TOO_LONG, ScanResult, check_ends, outside, too_deep, unreadable
 from arrow_avro.limits import batch_too_large
 from azure_account.errors import CorruptError
 
@@ -41,13 +41,12 @@ if TYPE_CHECKING:
     _Run = tuple[Program, ScanResult]
 
 _RAISE_NOTHING = (False,) * 13  # one for each error of the machine: its name is returned instead
-_TOO_LONG = "varint too big"
 _TOO_DEEP = "recursion depth exceeded"
 _CAUSES = {
-    "user halt": "it holds a number of more than 64 bits, or a length, a count or a branch that cannot be",
-    "read beyond": "its bytes end within it",
-    "skip beyond": "its bytes end within it",
-    _TOO_LONG: "it holds a number of more than 64 bits",
+    "user halt": IMPOSSIBLE,
+    "read beyond": CUT,
+    "skip beyond": CUT,
+    "varint too big": TOO_LONG,
 }
 _STACK = 4096
 _DEPTH = 1 << 20  # of calls, about three for each level of a recursive record; 40 MB, which are touched only when used
@@ -84,7 +83,7 @@ class ForthScanner:
         try:
             return self._run(slices, data, Assumption(wide=self._learnt.wide, budget=budget))
         except CorruptError as error:
-            if f"({_CAUSES[_TOO_LONG]})" not in str(error):
+            if f"({TOO_LONG})" not in str(error):
                 raise
         return self._run(slices, data, Assumption(wide=None, budget=budget))
 
@@ -130,7 +129,7 @@ class ForthScanner:
 
 
 def _failed(error: str) -> Exception:
-    return too_deep(error) if error == _TOO_DEEP else unreadable(_CAUSES.get(error, error))
+    return too_deep() if error == _TOO_DEEP else unreadable(_CAUSES.get(error, error))
 
 
 def _check_bounds(program: Program, scan: ScanResult) -> None:
@@ -141,4 +140,4 @@ def _check_bounds(program: Program, scan: ScanResult) -> None:
         smallest = int(column.min()) if low else 0
         largest = int((column if low else column.view(f"u{column.itemsize}")).max())
         if smallest < low or largest > high:
-            raise unreadable(f"there is a number outside {low} to {high}")
+            raise outside(low, high)

@@ -97,9 +97,7 @@ class _Compiler:
         return self._wanted(avro, resolved)
 
     def _record(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.Fields:
-        by_key = plans.of_fields(wanted)
-        keyed = ((f"f{place}", member.type) for place, member in enumerate(avro.fields))
-        return layout.Fields({key: self.value(inner, by_key.get(key, ())) for key, inner in keyed})
+        return layout.Fields({key: self.value(inner, some) for key, inner, some in plans.of_fields(avro, wanted)})
 
     def _unwanted(self, avro: AvroType) -> Node:
         """Steps over values that follow each other are one instruction."""

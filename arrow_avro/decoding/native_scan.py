@@ -12,7 +12,7 @@ from pyspark_azureblob_native import Program
 
 from arrow_avro.decoding.native_program import BYTES, LONGS, WORDS, compiled_natively
 from arrow_avro.decoding.plan import UnrepresentableValueError
-from arrow_avro.decoding.scan import ScanResult, check_ends, too_deep, unreadable
+from arrow_avro.decoding.scan import CUT, IMPOSSIBLE, TOO_LONG, ScanResult, check_ends, outside, too_deep, unreadable
 from arrow_avro.limits import batch_too_large
 
 if TYPE_CHECKING:
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from arrow_avro.decoding.scan import BodySlice
     from arrow_avro.types import AvroType
 
-_NUMBER_TOO_LONG = "it holds a number of more than 64 bits"
-_CAUSES = {
-    "end": "its bytes end within it",
-    "wide": _NUMBER_TOO_LONG,
-    "impossible": f"{_NUMBER_TOO_LONG}, or a length, a count or a branch that cannot be",
-}
+_CAUSES = {"end": CUT, "wide": TOO_LONG, "impossible": IMPOSSIBLE}
 _ALIGNED = 64
 _SHARED = 16 << 20
 
@@ -98,9 +93,9 @@ def _failed(fault: str, low: int, high: int) -> Exception:
     if fault == "budget":
         return batch_too_large()
     if fault == "depth":
-        return too_deep("recursion depth exceeded")
+        return too_deep()
     if fault == "outside":
-        return unreadable(f"there is a number outside {low} to {high}")
+        return outside(low, high)
     if fault == "arrow":
         return UnrepresentableValueError("the texts of a batch have more bytes than Arrow can hold", "")
     return unreadable(_CAUSES[fault])

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from arrow_avro.types import AvroType
+
 Path: TypeAlias = "tuple[str, ...]"
 
 
@@ -215,13 +217,14 @@ def _of_value(plan: Plan) -> Plan:
     return plan
 
 
-def of_fields(wanted: tuple[Plan, ...]) -> dict[str, tuple[Plan, ...]]:
-    """The plans for the fields of a record, by their keys."""
+def of_fields(avro: AvroType, wanted: tuple[Plan, ...]) -> list[tuple[str, AvroType, tuple[Plan, ...]]]:
+    """The fields of a record: the key of each, its type, and the plans for it."""
     by_key: dict[str, tuple[Plan, ...]] = {}
     for plan in wanted:
         for key, inner in plan.fields if isinstance(plan, Record) else ():
             by_key[key] = (*by_key.get(key, ()), inner)
-    return by_key
+    keyed = ((f"f{place}", member.type) for place, member in enumerate(avro.fields))
+    return [(key, inner, by_key.get(key, ())) for key, inner in keyed]
 
 
 def of_branch(tag: int, wanted: tuple[Plan, ...]) -> tuple[Plan, ...]:

@@ -192,9 +192,7 @@ class _Compiler:
         return layout.Text(lengths, data)
 
     def _record(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.Fields:
-        by_key = plans.of_fields(wanted)
-        keyed = ((f"f{place}", member.type) for place, member in enumerate(avro.fields))
-        return layout.Fields({key: self.value(inner, by_key.get(key, ())) for key, inner in keyed})
+        return layout.Fields({key: self.value(inner, some) for key, inner, some in plans.of_fields(avro, wanted)})
 
     def _union(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
         kinds = [branch.kind for branch in avro.branches]

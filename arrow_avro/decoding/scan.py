@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 
+CUT = "its bytes end within it"
+TOO_LONG = "it holds a number of more than 64 bits"
+IMPOSSIBLE = f"{TOO_LONG}, or a length, a count or a branch that cannot be"
+"""Why a row is unreadable, as both scanners say it."""
+
+
 class BodySlice(NamedTuple):
     """The first `rows` datums of a body. If `whole`, nothing follows them."""
 
@@ -60,15 +66,20 @@ class ScanResult:
         return self.outputs[slot.output][slot.first :: self.strides.get(slot.output, 1)]
 
 
-def too_deep(cause: str) -> BeyondLimitError:
+def too_deep() -> BeyondLimitError:
     """The error for records that contain themselves too often."""
-    step = "Write the blob again with records that are not nested so deeply, or leave it out."
-    return BeyondLimitError(f"records that contain themselves are nested too deeply to be skipped ({cause})", step)
+    cause = "records that contain themselves are nested too deeply to be skipped (recursion depth exceeded)"
+    return BeyondLimitError(cause, "Write the blob again with records that are not nested so deeply, or leave it out.")
 
 
 def unreadable(cause: str) -> CorruptError:
     """The error for bytes that are no datum."""
     return CorruptError(f"a row is unreadable ({cause})")
+
+
+def outside(low: int, high: int) -> CorruptError:
+    """The error for a number that its type cannot have."""
+    return unreadable(f"there is a number outside {low} to {high}")
 
 
 def check_ends(slices: Sequence[BodySlice], ends: Sequence[int]) -> None:

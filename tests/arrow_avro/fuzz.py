@@ -31,6 +31,7 @@ from arrow_avro.decoding import decode
 from arrow_avro.decoding.scanners import VARIABLE
 from arrow_avro.files.container_file import block, header
 from arrow_avro.limits import ReadLimits
+from arrow_avro.varint import encode as varint
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
 from tests.histories.history import check_events
 
@@ -250,16 +251,6 @@ class Drawing:
             case "noise":
                 return self.rng.choice([1, 3, 50]), self.rng.randbytes(self.rng.choice([1, 30, 300]))
         return rows, body
-
-
-def varint(number: int) -> bytes:
-    """A number as Avro has it."""
-    raw = ((number << 1) ^ (number >> 63)) & (2**64 - 1)
-    found = bytearray()
-    while raw > 0x7F:
-        found.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    return bytes([*found, raw])
 
 
 def sized(text: bytes) -> bytes:

@@ -16,6 +16,7 @@ from arrow_avro.decoding.native_program import compiled_natively
 from arrow_avro.decoding.scanners import VARIABLE, scanner_class
 from arrow_avro.files.container_file import block, header
 from arrow_avro.limits import ReadLimits
+from arrow_avro.varint import encode
 from azure_account.errors import ConfigurationError
 from tests.arrow_avro import fuzz
 
@@ -84,7 +85,7 @@ def test_records_that_contain_themselves_too_often_are_beyond_a_limit() -> None:
     """A null is a byte, a record another two: a megabyte of them is no crash."""
     schema = {"type": "record", "name": "node", "fields": [{"name": "next", "type": ["null", "node"]}]}
     row = {"type": "record", "name": "row", "fields": [{"name": "n", "type": "int"}, {"name": "deep", "type": schema}]}
-    body = fuzz.varint(7) + fuzz.varint(1) * (1 << 21) + fuzz.varint(0)
+    body = encode(7) + encode(1) * (1 << 21) + encode(0)
     blob = header(json.dumps(row), "null", fuzz.SYNC) + b"".join(map(bytes, block(1, body, fuzz.SYNC)))
     for decoder in ("pure", "native"):
         found = fuzz.decoded(
