@@ -12,12 +12,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tools.system_packages import install_package
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "native"
@@ -58,18 +54,17 @@ def with_cargo() -> dict[str, str]:
 
 def find_cargo() -> Path | None:
     """The first Cargo that is new enough: of `PATH`, or where rustup puts it."""
-    return next((cargo for cargo in _candidates() if (_version(cargo) or (0, 0)) >= OLDEST_RUST), None)
+    return next((cargo for cargo in cargos() if (_version(cargo) or (0, 0)) >= OLDEST_RUST), None)
 
 
-def _candidates() -> Iterator[Path]:
-    if (on_path := shutil.which("cargo")) is not None:
-        yield Path(on_path)
-    yield Path.home() / ".cargo" / "bin" / "cargo"
+def cargos() -> list[Path]:
+    """Every Cargo of this machine, whatever its version."""
+    on_path = shutil.which("cargo")
+    found = [*([Path(on_path)] if on_path else []), Path.home() / ".cargo" / "bin" / "cargo"]
+    return [cargo for cargo in found if cargo.is_file()]
 
 
 def _version(cargo: Path) -> tuple[int, int] | None:
-    if not cargo.is_file():
-        return None
     answer = subprocess.run([cargo, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.match(r"cargo (\d+)\.(\d+)", answer)
     return (int(found[1]), int(found[2])) if found else None

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.java import JavaMissingError, require_java
-from tools.native import SOURCE, NativeMissingError, find_cargo, sources, with_cargo
+from tools.native import SOURCE, NativeMissingError, cargos, sources, with_cargo
 from tools.node import find_node
 
 if TYPE_CHECKING:
@@ -70,9 +70,8 @@ def _set_up() -> str:
 
 def _set_up_native() -> None:
     """The compiled decoder. What it lacks is said once, and no error: everything works without it."""
-    cargo = find_cargo()
-    inputs = [*sources(), DEVELOPMENT / ".setup", *([] if cargo is None else [cargo])]
-    _once("the compiled decoder", DEVELOPMENT / ".native", inputs, _install_native)
+    inputs = [*sources(), DEVELOPMENT / ".setup"]
+    _once("the compiled decoder", DEVELOPMENT / ".native", inputs, _install_native, *map(str, cargos()))
 
 
 def _install_native() -> None:
@@ -122,9 +121,9 @@ def _lock_files(*names: str) -> list[Path]:
     return [REQUIREMENTS / f"{name}.lock" for name in names]
 
 
-def _once(name: str, stamp: Path, inputs: Sequence[Path], action: Callable[[], None]) -> None:
-    """Run a step, unless its stamp shows that it was run with the same inputs, Python and folder."""
-    facts = [sys.version.encode(), str(ROOT).encode(), *(path.read_bytes() for path in inputs)]
+def _once(name: str, stamp: Path, inputs: Sequence[Path], action: Callable[[], None], *more: str) -> None:
+    """Run a step, unless its stamp shows that it was run with the same inputs, Python, folder and facts (`more`)."""
+    facts = [sys.version.encode(), str(ROOT).encode(), *(path.read_bytes() for path in inputs), *map(str.encode, more)]
     digest = hashlib.sha256(b"\0".join(facts)).hexdigest()
     if stamp.is_file() and stamp.read_text(encoding="ascii") == digest:
         return
