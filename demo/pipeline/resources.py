@@ -28,16 +28,23 @@ _ROUNDS_PER_LISTING = 4
 _MEBIBYTE = 2**20
 _WARM_SECONDS = 240.0
 """A driver that has run for so long has loaded what it needs."""
+_NONE = (0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A driver at a time (seconds since 1970). life: a number for each start. memory: resident, MiB."""
+    """A driver at a time (seconds since 1970).
+
+    life: a number for each start. memory: resident, MiB, and `java` the part of the virtual machine; `processes` are
+    this one, the driver itself, and the workers that they have started.
+    """
 
     at: float
     driver: str
     life: int
     memory: float
+    java: float
+    processes: int
     handles: int
     threads: int
 
@@ -86,23 +93,27 @@ class Sampler(threading.Thread):
 
 def _sample(driver: Reporting, life: int) -> Sample:
     figures = list(map(_figures, session_of(driver.process)))
-    memory, handles, threads = (sum(each) for each in zip(*figures, strict=True)) if figures else (0, 0, 0)
-    return Sample(time.time(), driver.name, life, memory / _MEBIBYTE, handles, threads)
+    memory, java, processes, handles, threads = (sum(each) for each in zip(_NONE, *figures, strict=True))
+    return Sample(time.time(), driver.name, life, memory / _MEBIBYTE, java / _MEBIBYTE, processes, handles, threads)
 
 
-def _figures(process: psutil.Process) -> tuple[int, int, int]:
-    """Resident bytes, handles and threads; none of a worker that has ended in this moment."""
+def _figures(process: psutil.Process) -> tuple[int, int, int, int, int]:
+    """Resident bytes, those of Java, 1, handles and threads; none of a worker that has ended in this moment."""
     try:
         with process.oneshot():
-            return process.memory_info().rss, process.num_fds(), process.num_threads()
+            resident = process.memory_info().rss
+            java = resident if process.name() == "java" else 0
+            return resident, java, 1, process.num_fds(), process.num_threads()
     except psutil.NoSuchProcess:
-        return 0, 0, 0
+        return _NONE
 
 
 def resource_lines(samples: Sequence[Sample], loads: Sequence[Load]) -> list[tuple[str, str]]:
     """Names and figures: by how much each driver grew once it was warm, and the storage at the begin and the end."""
     figures: list[tuple[str, str, Callable[[Sample], float]]] = [
         ("memory of a driver", "MiB", lambda each: each.memory),
+        ("of it Java", "MiB", lambda each: each.java),
+        ("processes of a driver", "", lambda each: each.processes),
         ("handles of a driver", "", lambda each: each.handles),
         ("threads of a driver", "", lambda each: each.threads),
     ]

@@ -41,7 +41,7 @@ def a_run() -> Run:
         {batch.version: batch.version // 4 for batch in batches[5:]},
         [Finding("lost by the log", "0", is_right=True), Finding("doubled by the log", "3", is_right=False)],
         [("requests", "12,000")],
-        [Sample(BEGIN + 15 * n, "driver-1", n // 5, 500.0 + n, 100, 50) for n in range(10)],
+        [Sample(BEGIN + 15 * n, "driver-1", n // 5, 500.0 + n, 300.0, 5, 100, 50) for n in range(10)],
     )
 
 
