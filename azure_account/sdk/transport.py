@@ -12,6 +12,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from requests.utils import get_environ_proxies
 from urllib3.util import Retry
 
+from azure_account.retrying.container import READ_CHUNK_BYTES
 from azure_account.sdk.attempt_limit import LimitedAdapter
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 # Connections kept open per host. With more threads than that, the extra connections are closed after use.
 POOL_CONNECTIONS = 64
-# Bytes of a body read at once. With the library's default, 4 KiB, a large GET takes twice the processor time.
-_READ_BYTES = 1 << 20
 
 
 def transport(settings: AccountSettings, endpoint: str) -> RequestsTransport:
@@ -46,7 +45,7 @@ def transport(settings: AccountSettings, endpoint: str) -> RequestsTransport:
         connection_timeout=settings.timeouts.connect,
         read_timeout=settings.timeouts.request,
         connection_verify=bundle or True,
-        connection_data_block_size=_READ_BYTES,
+        connection_data_block_size=READ_CHUNK_BYTES,  # a body that is read in parts is joined by copies, twice
     )
 
 
