@@ -8,6 +8,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -62,8 +63,11 @@ def _contenders(stores: Stores) -> dict[str, Callable[[], dict[str, Figures]]]:
     contenders: dict[str, Callable[[], dict[str, Figures]]] = {
         OURS: partial(steps, stores, "back_up", "restore", incremental=True),
         "azure-storage-blob": partial(steps, stores, "sdk_upload", "sdk_download", incremental=False),
-        "adlfs": partial(steps, stores, "adlfs_put", "adlfs_get", incremental=False),
     }
+    if find_spec("adlfs"):
+        contenders["adlfs"] = partial(steps, stores, "adlfs_put", "adlfs_get", incremental=False)
+    else:
+        print("adlfs is not installed, so it is not measured: pip install adlfs.", file=sys.stderr)
     if shutil.which("rclone"):
         contenders["rclone sync"] = partial(steps, stores, "rclone_push", "rclone_pull", incremental=True)
     else:
