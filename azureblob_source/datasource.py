@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from arrow_avro import AvroSchema
+    from azureblob_source.log.stream_notes import LogFacts
 
 
 class AzureBlobDataSource(DataSource):
@@ -28,6 +29,8 @@ class AzureBlobDataSource(DataSource):
 
     _inferred: AvroSchema | None = None
     """The schema that `schema` returned for rows. Spark keeps this object until the query starts."""
+    _facts: LogFacts | None = None
+    """What `schema` has found of the log, so that a batch read need not search for it again."""
 
     @classmethod
     def name(cls) -> str:
@@ -41,14 +44,14 @@ class AzureBlobDataSource(DataSource):
         plan = read_plan(self.options, os.environ)
         found = spark_schema(plan)
         if plan.options.view == "data":
-            self._inferred = plan.reader_schema
+            self._inferred, self._facts = plan.reader_schema, plan.log.facts()
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read a snapshot of a stream, or a view of it."""
         from azureblob_source.read.source import FilteringReader, SnapshotReader, read_plan  # noqa: PLC0415
 
-        plan = read_plan(self.options, os.environ, streaming=False)
+        plan = read_plan(self.options, os.environ, streaming=False, facts=self._facts)
         wants_filters = plan.options.push_filters and _filters_are_pushed()
         return FilteringReader(plan, schema) if wants_filters else SnapshotReader(plan, schema)
 

@@ -27,8 +27,8 @@ from azure_account.parallel import concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.entry import LogEntry, from_json, to_json
-from azureblob_source.log.naming import log_name, log_prefix, log_version
-from azureblob_source.log.stream_notes import StreamNotes
+from azureblob_source.log.naming import log_name, log_prefix, log_version, schema_name
+from azureblob_source.log.stream_notes import LogFacts, StreamNotes
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
@@ -47,8 +47,8 @@ so within this time none can have deleted both the head and its successor."""
 class CommitLog:
     """The log of one stream, as one process sees it. Not thread-safe: one thread commits to a stream at a time.
 
-    readers: how many entries are read concurrently. The clock goes on while the machine sleeps: a writer that was
-    suspended must look at the log again.
+    readers: how many entries are read concurrently. facts: what another process knew of the log. The clock goes on
+    while the machine sleeps: a writer that was suspended must look at the log again.
     """
 
     def __init__(
@@ -58,18 +58,32 @@ class CommitLog:
         *,
         readers: int = 16,
         clock: Clock = SYSTEM_CLOCK,
+        facts: LogFacts | None = None,
     ) -> None:
         self.container = container
         self.stream = stream
         self.readers = readers
-        self.notes = StreamNotes()
-        """What the writers of this process know of the stream."""
+        self.notes = StreamNotes(schema_texts=dict(facts.schemas) if facts else {})
+        """What this process knows of the stream."""
         self.kept_from = 0
         """Versions below this are known to be below the retention boundary."""
         self._clock = clock
+        self._told = facts
         self._head: LogEntry | None = None
         self._looked = False
         self._boundary_read_at = 0.0
+
+    def facts(self) -> LogFacts:
+        """What this object knows and another process can begin with."""
+        head, schemas = self._head, dict(self.notes.schema_texts)
+        return LogFacts(schemas=schemas) if head is None else LogFacts(head.version, head.write_id, schemas)
+
+    def schema_text(self, fingerprint: str) -> str:
+        """The JSON of a writer schema, which is stored beside the log. It is read once."""
+        known = self.notes.schema_texts
+        if fingerprint not in known:
+            known[fingerprint] = self.container.get(schema_name(self.stream, fingerprint)).data.decode()
+        return known[fingerprint]
 
     def head(self) -> LogEntry | None:
         """The newest entry that this object knows of. It looks for one only the first time; see `refresh`."""
@@ -203,12 +217,13 @@ class CommitLog:
         if last.since is None:
             return self.history(version)
         while True:
-            oldest = max(last.since, self.first() or 0)
+            oldest = max(last.since, self.kept_from)
             if oldest > version:
                 raise NotFoundError(self._not_kept(version))
             try:
                 return self.entries(oldest, version)
-            except NotFoundError:  # a vacuum may delete the oldest while they are read
+            except NotFoundError:  # the oldest were deleted, perhaps by a vacuum while they were read
+                self.first()
                 if not oldest < self.kept_from <= version:
                     raise
 
@@ -313,12 +328,20 @@ class CommitLog:
 
     def _start(self, known: int | None) -> int | None:
         """Where the search for the head begins: a version that existed, None if there is none."""
+        if self._head is None and known is None:
+            known = self._told_version()
         start = known if self._head is None else max(self._head.version, known or 0)
         if start is not None and start >= self.kept_from:
             return start
         if self.kept_from or self._exists(0):
             return self.kept_from
         return self.boundary().first or self._listed(0)
+
+    def _told_version(self) -> int | None:
+        """The version that another process knew, if it is still what it was: the log may have been deleted since."""
+        told, self._told = self._told, None
+        there = None if told is None or told.version is None else self._find(told.version)
+        return there.version if there is not None and told is not None and there.write_id == told.write_id else None
 
     def _listed(self, first: int) -> int | None:
         """The oldest version from `first` on, if entries were deleted by something else than a vacuum."""

@@ -1,4 +1,4 @@
-"""What a process that writes to a stream has found out about it. Pure."""
+"""What a process has found out about a stream. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from azure_account.account import BlobAttributes
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """What one process of a read tells the next, which then need not search for it.
+
+    version, write_id: of the head; None and empty if there was no log. schemas: JSON of writer schemas, by fingerprint.
+    """
+
+    version: int | None = None
+    write_id: str = ""
+    schemas: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -15,11 +29,13 @@ class StreamNotes:
 
     published_up_to: every entry up to this version is known to be published.
     schemas: fingerprints of the writer schemas that are known to be stored beside the log.
+    schema_texts: JSON of writer schemas that were read, by fingerprint.
     probed: attributes, and whether with deletes, that the service is known to allow (`Publisher.probe_service`).
     """
 
     published_up_to: int = -1
     schemas: set[str] = field(default_factory=set)
+    schema_texts: dict[str, str] = field(default_factory=dict)
     probed: list[tuple[BlobAttributes, bool]] = field(default_factory=list)
 
     def published(self, version: int) -> None:

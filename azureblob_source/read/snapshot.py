@@ -117,8 +117,7 @@ def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False
 
 def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:
     """A writer schema of the stream. Log entries name it by its fingerprint."""
-    name = schema_name(log.stream, fingerprint)
-    return header_schema(log.container.get(name).data.decode(), blob=name)
+    return header_schema(log.schema_text(fingerprint), blob=schema_name(log.stream, fingerprint))
 
 
 def writer_schemas(log: CommitLog, fingerprints: Iterable[str]) -> list[AvroSchema]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from arrow_avro import AvroSchema
     from azure_account.account import BlobContainer
+    from azureblob_source.log.stream_notes import LogFacts
     from azureblob_source.read.blobs import StreamBlob
     from azureblob_source.read.filters import ColumnFilter
 
@@ -67,6 +68,8 @@ class ReadPlan:
     options: SourceOptions
     inferred: AvroSchema | None = None
     """The schema that Spark's was derived from, for a streaming query, which keeps it for as long as it runs."""
+    facts: LogFacts | None = None
+    """What the process knew of the log that told Spark its schema."""
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -88,7 +91,7 @@ class ReadPlan:
     @cached_property
     def log(self) -> CommitLog:
         """The stream's log: one object for the whole read, so that its head is searched for once."""
-        return CommitLog(self.container, self.options.stream)
+        return CommitLog(self.container, self.options.stream, facts=self.facts)
 
     @cached_property
     def reader_schema(self) -> AvroSchema:
@@ -129,9 +132,10 @@ def read_plan(
     *,
     streaming: bool | None = None,
     inferred: AvroSchema | None = None,
+    facts: LogFacts | None = None,
 ) -> ReadPlan:
     """The plan of a read with these options of Spark; `streaming` if it is known which kind of read it is."""
-    return ReadPlan(source_options(raw, env, streaming=streaming), inferred)
+    return ReadPlan(source_options(raw, env, streaming=streaming), inferred, facts)
 
 
 def spark_schema(plan: ReadPlan) -> StructType:

@@ -20,7 +20,8 @@ from azure_account.memory.faults import (
 from azureblob_source.log.boundary import Boundary, move_boundary, read_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, to_json
-from azureblob_source.log.naming import log_name
+from azureblob_source.log.naming import log_name, schema_name
+from azureblob_source.log.stream_notes import LogFacts
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
@@ -105,6 +106,39 @@ def test_a_version_that_is_known_to_have_existed_shortens_the_search(known: int,
     before = faults.count
     assert entry(2_999) == log.refresh(known)
     assert before + 1 == faults.count
+
+
+def test_a_log_that_another_process_knew_is_searched_from_there() -> None:
+    account = account_with(range(3_000))
+    facts = log_over(account).facts()
+    assert LogFacts() == facts
+    knowing = log_over(account)
+    knowing.refresh()
+    faults = FaultInjector()
+    log = CommitLog(account.restarted(faults).container("container"), "flights", facts=knowing.facts())
+    assert entry(2_999) == log.head()
+    assert 4 == faults.count
+    account.container("container").put(log_name("flights", 3_000), to_json(entry(3_000)))
+    assert entry(3_000) == log.refresh()
+
+
+@pytest.mark.parametrize("vacuumed", [1, 2_990, 2_999])
+def test_what_another_process_knew_may_be_below_the_boundary(vacuumed: int) -> None:
+    account = account_with(range(3_000))
+    take_away(account, range(vacuumed))
+    log = CommitLog(account.container("container"), "flights", facts=LogFacts(0, "w"))
+    assert entry(2_999) == log.head()
+    assert entry(vacuumed) == log.history()[0] if vacuumed > 2_979 else True
+
+
+def test_a_schema_is_read_once_and_passed_on() -> None:
+    account = account_with(range(2))
+    account.container("container").put(schema_name("flights", "f"), b'"int"')
+    log = log_over(account)
+    assert '"int"' == log.schema_text("f")
+    account.container("container").delete(schema_name("flights", "f"))
+    again = CommitLog(account.container("container"), "flights", facts=log.facts())
+    assert ['"int"'] * 2 == [log.schema_text("f"), again.schema_text("f")]
 
 
 @pytest.mark.parametrize("first", [None, 10])

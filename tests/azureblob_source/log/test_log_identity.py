@@ -17,6 +17,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction, from_json, to_json
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name, log_version, schema_name
+from azureblob_source.log.stream_notes import LogFacts
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from tests.azureblob_source.log.committing import ROWS, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, stage_rows
@@ -168,6 +169,15 @@ def test_a_reader_passes_over_an_entry_of_the_deleted_log_that_is_next_in_the_ne
     assert [100, 101, 102] == numbers(account)
     Writer(account, "new").write(103)
     assert 3 == reader.latest(2, TriggerLimits())
+
+
+@pytest.mark.parametrize("known", range(5))
+@pytest.mark.parametrize("new_batches", range(4))
+def test_a_process_that_was_told_of_the_deleted_log_finds_the_head_of_the_new_one(new_batches: int, known: int) -> None:
+    account = dead_writers_stray(new_batches)
+    told = CommitLog(account.container("container"), STREAM, facts=LogFacts(known, "of the deleted log"))
+    head = CommitLog(account.container("container"), STREAM).head()
+    assert head == told.head() == told.refresh()
 
 
 def test_two_writers_of_the_new_log_that_meet_the_stray_lose_no_batch() -> None:

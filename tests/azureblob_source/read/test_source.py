@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,16 @@ import pytest
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log.naming import log_name
 from azureblob_source.read.options import source_options
-from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
+from azureblob_source.read.source import ReadPlan, SnapshotReader, SplitsPartition, spark_schema
 from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, stage_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql.types import StructType
+
     from azure_account.memory.account import MemoryAccount
+    from azureblob_source.log.stream_notes import LogFacts
 
 VERSIONS = 40
 
@@ -45,8 +49,10 @@ def account() -> MemoryAccount:
     return account
 
 
-def read_plan(account: MemoryAccount, requests: RequestCounter, **options: str) -> ReadPlan:
-    plan = ReadPlan(source_options({"path": "container/flights", **ACCOUNT, **options}, {}))
+def read_plan(
+    account: MemoryAccount, requests: RequestCounter, facts: LogFacts | None = None, **options: str
+) -> ReadPlan:
+    plan = ReadPlan(source_options({"path": "container/flights", **ACCOUNT, **options}, {}), facts=facts)
     plan.container = account.restarted(requests).container("container")
     return plan
 
@@ -54,12 +60,29 @@ def read_plan(account: MemoryAccount, requests: RequestCounter, **options: str) 
 @pytest.mark.parametrize("options", [{}, {"versionAsOf": "30"}])
 def test_the_head_of_the_log_is_searched_for_once(account: MemoryAccount, options: dict[str, str]) -> None:
     requests = RequestCounter()
-    plan = read_plan(account, requests, **options)
+    plan = read_plan(account, requests, None, **options)
     schema = spark_schema(plan)
     assert SnapshotReader(plan, schema).partitions()
     searched = [requests.made["properties", log_name("flights", version)] for version in range(1, 2 * VERSIONS)]
     assert {0, 1} == set(searched)
     assert sum(searched) <= 12
+
+
+def test_the_process_that_plans_a_read_need_not_search_for_what_that_of_the_schema_has_found(
+    account: MemoryAccount,
+) -> None:
+    first, second = RequestCounter(), RequestCounter()
+    plan = read_plan(account, first)
+    schema = spark_schema(plan)
+    facts: LogFacts = pickle.loads(pickle.dumps(plan.log.facts()))  # noqa: S301 - its own
+    assert VERSIONS == sum(len(each.splits) for each in planned(read_plan(account, second, facts), schema))
+    apart = sum(count for (_, name), count in second.made.items() if "/_log/" not in name or "_first" in name)
+    assert VERSIONS + 2 == second.made.total() - apart  # each entry, and the head again, and that nothing follows it
+    assert 3 == apart  # the retention boundary twice, and whether the newest blob is visible
+
+
+def planned(plan: ReadPlan, schema: StructType) -> list[SplitsPartition]:
+    return [each for each in SnapshotReader(plan, schema).partitions() if isinstance(each, SplitsPartition)]
 
 
 def test_a_view_of_schemas_reads_each_schema_once(account: MemoryAccount) -> None:
