@@ -6,6 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from azure_account.imports import keep_modules
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings
 from azure_account.retrying.account import RetryingAccount
@@ -46,6 +47,7 @@ def connect(settings: AccountSettings) -> StorageAccount:
             for stale in [old for old in _accounts if old[0] != key[0]]:
                 del _accounts[stale]
             _accounts[key] = _new_account(settings)
+        keep_modules()
         return _accounts[key]
 
 
