@@ -9,7 +9,7 @@ SPARKS ?= 40 41 42 43
 # More than four workers are no faster: each starts a Spark and an Azurite of its own when its tests need them. Files run
 # in the order of tests/conftest.py, those with Spark first, so that no worker is left with a long one at the end.
 WORKERS ?= auto
-PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+PARALLEL = -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PYTEST ?=
 # A selection may leave a run without a test, which pytest reports by exit code 5.
 SELECTED = $(if $(PYTEST),|| test $$? -eq 5)
@@ -45,6 +45,8 @@ soak: setup .venv/spark-classes.jsa ## the same for long, with fewer faults: whe
 %/spark-classes.jsa: requirements/dev.lock requirements/pyspark40.lock | setup
 	@$*/bin/python -m tools.spark_classes $@
 
+# Three on two cores: a test often waits for a process or for storage.
+test: WORKERS := $(if $(filter auto,$(WORKERS)),3,$(WORKERS))
 test: setup ## all tests but those with a Spark and the slow ones (PYTEST="-k name" selects)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not spark and not slow and not live" $(PYTEST) $(SELECTED)
 
