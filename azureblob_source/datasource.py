@@ -44,7 +44,9 @@ class AzureBlobDataSource(DataSource):
         plan = read_plan(self.options, os.environ)
         found = spark_schema(plan)
         if plan.options.view == "data":
-            self._inferred, self._facts = plan.reader_schema, plan.log.facts()
+            self._inferred = plan.reader_schema
+            if plan.options.avro_schema is None:  # else nothing was looked up, and the SDK need not be loaded
+                self._facts = plan.log.facts()
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:

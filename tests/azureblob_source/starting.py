@@ -78,6 +78,13 @@ def find_the_schema() -> None:
     kept("source", (source, source.schema()))
 
 
+def take_a_given_schema() -> None:
+    import_module("pyspark.sql.worker.create_data_source")
+    avro = {"type": "record", "name": "row", "fields": [{"name": "id", "type": "long"}]}
+    given("class")({**OPTIONS, "avroSchema": json.dumps(avro)}).schema()
+    assert "azure.storage.blob" not in sys.modules
+
+
 def plan_a_read() -> None:
     import_module("pyspark.sql.worker.plan_data_source_read")
     source, schema = given("source")
@@ -121,6 +128,7 @@ PROCESSES = (
     commit,
     commit_micro_batches,
     find_the_schema,
+    take_a_given_schema,
     plan_a_read,
     read,
     *([read_natively] if find_spec("pyspark_azureblob_native") else []),

@@ -31,6 +31,7 @@ BUDGET: dict[str, tuple[set[str], int]] = {
     "commit": ({"opentelemetry"}, 63),
     "commit_micro_batches": (ARROW | FUNCTIONS, 89),
     "find_the_schema": (ARROW, 77),
+    "take_a_given_schema": (ARROW | {"cramjam", "fastavro"}, 70),
     "plan_a_read": (ARROW, 77),
     "read": (ARROW | FUNCTIONS | {"awkward_cpp"}, 98),
     "follow": (ARROW, 79),
