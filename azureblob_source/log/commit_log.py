@@ -47,8 +47,8 @@ so within this time none can have deleted both the head and its successor."""
 class CommitLog:
     """The log of one stream, as one process sees it. Not thread-safe: one thread commits to a stream at a time.
 
-    readers: how many entries are read concurrently. facts: what another process knew of the log. The clock goes on
-    while the machine sleeps: a writer that was suspended must look at the log again.
+    readers: how many entries are read concurrently. facts: what another process has found. The clock goes on while the
+    machine sleeps: a writer that was suspended must look at the log again.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class CommitLog:
         self.container = container
         self.stream = stream
         self.readers = readers
-        self.notes = StreamNotes(schema_texts=dict(facts.schemas) if facts else {})
+        self._given = facts or LogFacts()
+        self.notes = StreamNotes(schema_texts=dict(self._given.schemas))
         """What this process knows of the stream."""
         self.kept_from = 0
         """Versions below this are known to be below the retention boundary."""
         self._clock = clock
-        self._told = facts
         self._head: LogEntry | None = None
         self._looked = False
         self._boundary_read_at = 0.0
 
     def facts(self) -> LogFacts:
-        """What this object knows and another process can begin with."""
+        """What another process can begin with, which then does not search for it."""
         head, schemas = self._head, dict(self.notes.schema_texts)
         return LogFacts(schemas=schemas) if head is None else LogFacts(head.version, head.write_id, schemas)
 
@@ -223,8 +223,8 @@ class CommitLog:
             try:
                 return self.entries(oldest, version)
             except NotFoundError:  # the oldest were deleted, perhaps by a vacuum while they were read
-                self.first()
-                if not oldest < self.kept_from <= version:
+                first = self.first()
+                if first is None or not oldest < first <= version:
                     raise
 
     def put(self, entry: LogEntry) -> LogEntry:
@@ -329,7 +329,7 @@ class CommitLog:
     def _start(self, known: int | None) -> int | None:
         """Where the search for the head begins: a version that existed, None if there is none."""
         if self._head is None and known is None:
-            known = self._told_version()
+            known = self._given_version()
         start = known if self._head is None else max(self._head.version, known or 0)
         if start is not None and start >= self.kept_from:
             return start
@@ -337,11 +337,11 @@ class CommitLog:
             return self.kept_from
         return self.boundary().first or self._listed(0)
 
-    def _told_version(self) -> int | None:
-        """The version that another process knew, if it is still what it was: the log may have been deleted since."""
-        told, self._told = self._told, None
-        there = None if told is None or told.version is None else self._find(told.version)
-        return there.version if there is not None and told is not None and there.write_id == told.write_id else None
+    def _given_version(self) -> int | None:
+        """The version that another process has found; None if the log does not have that entry any more."""
+        given = self._given
+        there = None if given.version is None else self._find(given.version)
+        return given.version if there is not None and there.write_id == given.write_id else None
 
     def _listed(self, first: int) -> int | None:
         """The oldest version from `first` on, if entries were deleted by something else than a vacuum."""

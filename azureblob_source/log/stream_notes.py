@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LogFacts:
-    """What one process of a read tells the next, which then need not search for it.
+    """What one process of a read has found of the log, for the next process of the same read.
 
     version, write_id: of the head; None and empty if there was no log. schemas: JSON of writer schemas, by fingerprint.
     """

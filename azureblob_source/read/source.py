@@ -69,7 +69,7 @@ class ReadPlan:
     inferred: AvroSchema | None = None
     """The schema that Spark's was derived from, for a streaming query, which keeps it for as long as it runs."""
     facts: LogFacts | None = None
-    """What the process knew of the log that told Spark its schema."""
+    """What the process that returned the schema has found of the log."""
 
     @cached_property
     def snapshot(self) -> Snapshot:

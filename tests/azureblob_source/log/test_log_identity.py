@@ -171,13 +171,15 @@ def test_a_reader_passes_over_an_entry_of_the_deleted_log_that_is_next_in_the_ne
     assert 3 == reader.latest(2, TriggerLimits())
 
 
-@pytest.mark.parametrize("known", range(5))
+@pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize("new_batches", range(4))
-def test_a_process_that_was_told_of_the_deleted_log_finds_the_head_of_the_new_one(new_batches: int, known: int) -> None:
+def test_a_process_that_is_given_a_version_of_the_deleted_log_finds_the_head_of_the_new_one(
+    new_batches: int, version: int
+) -> None:
     account = dead_writers_stray(new_batches)
-    told = CommitLog(account.container("container"), STREAM, facts=LogFacts(known, "of the deleted log"))
+    log = CommitLog(account.container("container"), STREAM, facts=LogFacts(version, "of the deleted log"))
     head = CommitLog(account.container("container"), STREAM).head()
-    assert head == told.head() == told.refresh()
+    assert head == log.head() == log.refresh()
 
 
 def test_two_writers_of_the_new_log_that_meet_the_stray_lose_no_batch() -> None:
