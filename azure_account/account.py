@@ -107,10 +107,14 @@ class BlobProperties:
 
 @dataclass(frozen=True)
 class BlobContent:
-    """Bytes `[start, start + len(data))` of a blob, and the properties of the whole blob."""
+    """Bytes `[start, start + len(data))` of a blob, and the properties of the whole blob.
+
+    age: seconds since the blob was last written, by the service's clock, when it was read.
+    """
 
     data: bytes
     properties: BlobProperties
+    age: float
 
 
 class BlobContainer(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from azure_account.account import IF_ABSENT, NO_ATTRIBUTES, BlobAttributes, Condition, Conflict, Done, Unknown
@@ -37,10 +37,11 @@ FETCHES = 3
 
 @dataclass(frozen=True)
 class Stored(Generic[T]):
-    """A document as it was read or written, and its ETag."""
+    """A document as it was read or written, and its ETag. age: seconds since it was written, when it was read."""
 
     document: T
     etag: str
+    age: float = field(default=0.0, compare=False)
 
 
 def fetch_document(container: BlobContainer, blob: str, from_json: Callable[[bytes, str], T]) -> Stored[T]:
@@ -51,7 +52,7 @@ def fetch_document(container: BlobContainer, blob: str, from_json: Callable[[byt
     for left in reversed(range(FETCHES)):
         found = container.get(blob)
         try:
-            return Stored(from_json(found.data, blob), found.properties.etag)
+            return Stored(from_json(found.data, blob), found.properties.etag, found.age)
         except CorruptError as error:
             if not left:
                 raise

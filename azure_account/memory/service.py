@@ -161,8 +161,9 @@ class MemoryService:
                 raise ConditionFailed("ConditionNotMet: the blob is another version")
             if found.attributes.tier == "Archive":
                 raise ConfigurationError(f"Blob {container}/{blob} is archived. Rehydrate it before you read it.")
+            data = found.content()[start : start + length]
             return BlobContent(
-                found.content()[start : start + length], replace(self._properties(blob, found), tier=None)
+                data, replace(self._properties(blob, found), tier=None), self.clock.now() - found.written
             )
 
     def properties(self, container: str, blob: str) -> BlobProperties:

@@ -110,7 +110,7 @@ class RetryingContainer:
             part = self._range(blob, at, min(READ_CHUNK_BYTES, end - at), first.properties.etag)
             parts.append(part.data)
             at += len(part.data)
-        return BlobContent(b"".join(parts), first.properties)
+        return BlobContent(b"".join(parts), first.properties, first.age)
 
     def properties(self, blob: str) -> BlobProperties | None:
         """Properties of a committed blob; None if it does not exist."""

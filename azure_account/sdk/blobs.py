@@ -14,6 +14,7 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContentSettings, StandardBlobTier
 
 from azure_account.account import BlobContent, BlobProperties
+from azure_account.errors import ConfigurationError, describe
 from azure_account.names import MAX_PUT_BYTES
 from azure_account.retrying.container import READ_CHUNK_BYTES
 from azure_account.sdk.attempt_limit import attempt_limit
@@ -119,29 +120,26 @@ class AzureBlobs:
     def get(self, container: str, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
         """Get Blob, one range."""
         if length <= 0:
-            return BlobContent(b"", self._get_properties(container, blob, if_match))
+            return self._without_bytes(container, blob, if_match)
+        date = _DateOfAnswer()
         try:
             with self._failures("get blob", container, blob):
                 answer = self._blob(container, blob).download_blob(
-                    start, length, max_concurrency=1, decompress=False, **of_etag(if_match)
+                    start, length, max_concurrency=1, decompress=False, raw_response_hook=date, **of_etag(if_match)
                 )
                 whole = replace(_properties(blob, answer.properties), size=_whole_size(answer.properties), tier=None)
-                return BlobContent(b"".join(answer.chunks()), whole)  # `readall` copies it once more
+                data = b"".join(answer.chunks())  # `readall` copies it once more
         except _PastTheEnd:
-            return BlobContent(b"", self._get_properties(container, blob, if_match))
+            return self._without_bytes(container, blob, if_match)
+        return BlobContent(data, whole, date.since(whole))
 
     def properties(self, container: str, blob: str) -> BlobProperties:
         """Get Blob Properties."""
-        return self._get_properties(container, blob, None)
+        return self._without_bytes(container, blob, None).properties
 
     def age(self, container: str, blob: str) -> float:
         """Get Blob Properties: its `Last-Modified`, and the `Date` of the answer."""
-        dates: list[str] = []
-        with self._failures("get properties of", container, blob):
-            found = self._blob(container, blob).get_blob_properties(
-                raw_response_hook=lambda answer: dates.append(answer.http_response.headers["Date"])
-            )
-        return (parsedate_to_datetime(dates[-1]) - found.last_modified).total_seconds()
+        return self._without_bytes(container, blob, None).age
 
     def block_ids(self, container: str, blob: str) -> Sequence[str]:
         """Get Block List."""
@@ -214,9 +212,12 @@ class AzureBlobs:
     def _blob(self, container: str, blob: str) -> BlobClient:
         return self._client.get_blob_client(container, blob)
 
-    def _get_properties(self, container: str, blob: str, if_match: str | None) -> BlobProperties:
+    def _without_bytes(self, container: str, blob: str, if_match: str | None) -> BlobContent:
+        date = _DateOfAnswer()
         with self._failures("get properties of", container, blob):
-            return _properties(blob, self._blob(container, blob).get_blob_properties(**of_etag(if_match)))
+            found = self._blob(container, blob).get_blob_properties(raw_response_hook=date, **of_etag(if_match))
+        properties = _properties(blob, found)
+        return BlobContent(b"", properties, date.since(properties))
 
     @contextmanager
     def _failures(self, operation: str, container: str, blob: str = "") -> Iterator[None]:
@@ -229,6 +230,23 @@ class AzureBlobs:
                 raise _PastTheEnd("the range begins past the end") from None
             target = f"{container}/{blob}" if blob else container
             raise failure_of(error, RequestContext(operation, target, self._settings)) from None
+
+
+class _DateOfAnswer:
+    """Notes when the service answered, by its clock. Of several answers to a request the first counts."""
+
+    def __init__(self) -> None:
+        self._header = ""
+
+    def __call__(self, answer: Any) -> None:
+        self._header = self._header or answer.http_response.headers.get("Date", "")
+
+    def since(self, blob: BlobProperties) -> float:
+        """Seconds since the blob was written. `ConfigurationError` without a date: HTTP requires it, of proxies too."""
+        if not self._header:
+            cause, step = "the answer has no header Date", "Have the proxy between here and the service pass it."
+            raise ConfigurationError(describe("read", blob.name, cause, step))
+        return (parsedate_to_datetime(self._header) - blob.last_modified).total_seconds()
 
 
 class _PastTheEnd(Absent):

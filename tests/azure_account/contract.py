@@ -203,6 +203,9 @@ class TestBlobs:
         age = container.age("blob")
         assert age is not None
         assert 0 <= age < 60
+        assert age <= container.get("blob").age < 60
+        assert age <= container.get("blob", 0, 0).age < 60
+        assert age <= container.get("blob", 1).age < 60
 
     def test_last_modified_has_a_time_zone(self, container: BlobContainer) -> None:
         container.put("blob", b"1")
