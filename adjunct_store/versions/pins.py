@@ -8,9 +8,8 @@ Every write of a pin has the ETag that was read as its condition. Why no order o
 
 1. *One version.* Only a confirmed pin is used, and there is one blob for a reader's batch. A confirmed pin is
    replaced only when it has expired. Who uses one that is older than a small part of `pins_expire` (`RENEWED`) writes
-   it again first, so an expired one was not used for most of that time: no task of its batch runs any more. For the use
-   the age is read before the pin, so that what is used is at least as young; for a replacement after it, and the
-   condition of the write shows that it is the age of the pin that was read.
+   it again first, so an expired one was not used for most of that time: no task of its batch runs any more. The age
+   comes with the pin, in one answer, and is at least that when the pin is replaced.
 2. *It stays.* Who confirms has read the manifest after the pin was there, and its version was serving. A clean-up
    lists the pins after it has made the version retiring, which it stays. So it was made retiring after that reading,
    and the listing has the pin, confirmed or not. Unconfirmed pins count, so a confirmation may come late. A clean-up
@@ -85,8 +84,10 @@ def pin_version(
     `NotFoundError` if there is no version yet, or `version` does not serve (any more); `TransientError` if it stays
     unknown whether a pin was written: call it again.
     """
-    reader = ReaderId(reader) if isinstance(reader, str) else reader
-    return _Pinning(container, StoreNames(store), reader, batch, new_id).pin(version)
+    pinning = Pinning(container, store, reader, batch, new_id)
+    found = pinning.pin(version)
+    pinning.delete_older()
+    return found
 
 
 def reader_of(query: str, version: int) -> str:
@@ -103,13 +104,21 @@ def release(container: BlobContainer, store: str, query: str) -> None:
             container.delete(blob.name)
 
 
-class _Pinning:
-    """One call of `pin_version`."""
+class Pinning:
+    """The two steps of `pin_version`, for a caller that does not wait for the second one: `pin`, and `delete_older`."""
 
     def __init__(
-        self, container: BlobContainer, names: StoreNames, reader: ReaderId, batch: int, new_id: Callable[[], str]
+        self,
+        container: BlobContainer,
+        store: str,
+        reader: ReaderId | str,
+        batch: int,
+        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
+        names = StoreNames(store)
+        reader = ReaderId(reader) if isinstance(reader, str) else reader
         self._container, self._names, self._new_id = container, names, new_id
+        self.is_new = False
         self._reader, self._driver, self._batch = reader.name, reader.driver, batch
         self._blob = names.pin(reader.name, batch)
         self._pins = self._document(self._blob)
@@ -121,18 +130,15 @@ class _Pinning:
         """The version of the batch."""
         written: Stored[Pin] | None = None
         for _ in range(_ATTEMPTS):
-            age = 0.0 if written is not None else self._age()
             stored = self._pins.read() if written is None else written
             manifest = self._manifest()
-            step = self._step(stored, age, manifest, wanted)
+            step = self._step(stored, manifest, wanted)
             if step.act is PinAction.USE:
                 return self._found(manifest, step)
-            if self._replaces(stored, step) and step != self._step(stored, self._age(), manifest, wanted):
-                continue  # it was written again after its age was read
+            self._warn_of_expiry(stored, step)
             written = self._write(stored, step)
             if written is not None and written.document.confirmed:
-                if step.act is PinAction.CONFIRM:
-                    self._delete_older()
+                self.is_new = step.act is PinAction.CONFIRM
                 return self._found(manifest, step)
         cause = f"pin and manifest were changed {_ATTEMPTS} times meanwhile"
         raise TransientError(describe("pin", f"batch {self._batch} of {self._reader}", cause, "Try again later."))
@@ -140,29 +146,25 @@ class _Pinning:
     def _document(self, blob: str) -> DocumentBlob[Pin]:
         return DocumentBlob(self._container, blob, "pin", pin_json.to_json, pin_json.from_json)
 
-    def _age(self) -> float:
-        return self._container.age(self._blob) or 0.0
-
     def _manifest(self) -> Manifest:
         found = self._manifests.read()
         if found is None:
             raise self._not_found("there is no manifest", "Fill the store first, and check its name and container.")
         return found.document
 
-    def _step(self, stored: Stored[Pin] | None, age: float, manifest: Manifest, wanted: int | None) -> PinStep:
-        step = next_step(None if stored is None else stored.document, age, manifest, wanted, self._driver)
+    def _step(self, stored: Stored[Pin] | None, manifest: Manifest, wanted: int | None) -> PinStep:
+        pin, age = (None, 0.0) if stored is None else (stored.document, stored.age)
+        step = next_step(pin, age, manifest, wanted, self._driver)
         if step is not None:
             return step
         if wanted is not None:
             raise self._not_found(f"version {wanted} does not serve", "Pin the newest version, or a kept one.")
         raise self._not_found("no version is published that readers may see", "Wait until the store is filled.")
 
-    def _replaces(self, stored: Stored[Pin] | None, step: PinStep) -> bool:
-        """Whether the age of the pin matters to the write."""
+    def _warn_of_expiry(self, stored: Stored[Pin] | None, step: PinStep) -> None:
         if stored is not None and stored.document.confirmed and step.act is PinAction.PUT:
             text = "the pin of batch %d of %s has expired with version %d: version %d is used from now on"
             logger.warning(text, self._batch, self._reader, stored.document.version, step.version.number)
-        return stored is not None and step.act in (PinAction.PUT, PinAction.RENEW)
 
     def _write(self, stored: Stored[Pin] | None, step: PinStep) -> Stored[Pin] | None:
         """Write the pin. None if it was changed meanwhile."""
@@ -176,8 +178,13 @@ class _Pinning:
         assert generation is not None  # noqa: S101 - a manifest names the generations of its versions
         return step.version, generation
 
-    def _delete_older(self) -> None:
-        """Delete the driver's own pins of batches that are over. Errors are logged: the next batch deletes them."""
+    def delete_older(self) -> None:
+        """After a new pin, delete the driver's own ones of batches that are over.
+
+        Errors are logged: the next batch deletes them.
+        """
+        if not self.is_new:
+            return
         first_kept = self._names.pin(self._reader, max(self._batch - 1, 0))
         try:
             pins = [blob.name for blob in self._container.list(self._names.pins(self._reader))]

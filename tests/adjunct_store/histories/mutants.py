@@ -14,7 +14,7 @@ from adjunct_store.versions.manifest_store import Fill
 from tests.histories.mutants import Mutant, edited
 
 _FILL = "adjunct_store.versions.manifest_store:Fill"
-_PINNING = "adjunct_store.versions.pins:_Pinning"
+_PINNING = "adjunct_store.versions.pins:Pinning"
 
 
 def _pins_before_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ MUTANTS: dict[str, Mutant] = {
         "adjunct_store.versions.pin:next_step", "age >= RENEWED * manifest.pins_expire, pin.driver", "False, pin.driver"
     ),
     "a batch deletes the pin of the one before": edited(
-        f"{_PINNING}._delete_older", "max(self._batch - 1, 0)", "self._batch + 1"
+        f"{_PINNING}.delete_older", "max(self._batch - 1, 0)", "self._batch + 1"
     ),
     "a batch deletes the pins of other drivers": edited(
         f"{_PINNING}._delete_own", "stored.document.driver == self._driver", "True"

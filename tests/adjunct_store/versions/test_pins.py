@@ -266,7 +266,7 @@ def test_a_pin_of_which_no_answer_comes_is_an_error_that_can_be_repeated(account
     assert 1 == pin_version(account.container("box"), STORE, "q", 0)[0].number
 
 
-def test_the_first_task_of_a_batch_makes_nine_requests_and_others_three(account: MemoryAccount) -> None:
+def test_the_first_task_of_a_batch_makes_eight_requests_and_others_two(account: MemoryAccount) -> None:
     published(opened(account.container("box")), 0)
     faults = FaultInjector()
     container = account.restarted(faults).container("box")
@@ -275,4 +275,4 @@ def test_the_first_task_of_a_batch_makes_nine_requests_and_others_three(account:
         before = faults.count
         pin_version(container, STORE, ReaderId("q", "driver"), batch)
         requests.append(faults.count - before)
-    assert [7, 7, 9, 9, 9, 3] == requests
+    assert [6, 6, 8, 8, 8, 2] == requests
