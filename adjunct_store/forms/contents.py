@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow as pa
 from adjunct_store.encoding.keys import decode_keys, encode_keys
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.encoding.values import decode_values
-from adjunct_store.engine.entry import AFTER_DATA, DATA, DELETED, VALUE, values_in
+from adjunct_store.engine.entry import DATA, DELETED, VALUE, values_in
 from adjunct_store.forms.partitions import PartitionDatabases
 from adjunct_store.host.directories import KnownDirectories
 from azure_account.errors import ConfigurationError, CorruptError
@@ -46,8 +45,7 @@ def contents(directory: Path, schema: StoreSchema, partition: int) -> Contents:
     try:
         entries = tombstones = 0
         faults: list[str] = []
-        rows = partitions.scan_one(partition, DATA, AFTER_DATA)
-        while some := list(islice(rows, _READ_AT_ONCE)):
+        for some in partitions.all_of(partition, _READ_AT_ONCE):
             values = sum(record[:1] == bytes([VALUE]) for _, record in some)
             entries, tombstones = entries + values, tombstones + len(some) - values
             if len(faults) < _MOST_FAULTS:

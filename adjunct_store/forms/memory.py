@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow.compute as pc
 from adjunct_store.encoding.arrays import booleans, flags, large_binaries, rows_or_null
 from adjunct_store.encoding.keys import encode_keys
 from adjunct_store.encoding.values import decode_values
-from adjunct_store.engine.entry import AFTER_DATA, DATA, data_keys, values_in
+from adjunct_store.engine.entry import DATA, values_in
 from adjunct_store.forms.key_index import KeyIndex
 from adjunct_store.forms.limit import ByteBudget, growth, row_bytes
 from arrow_avro import stored_values
@@ -24,10 +23,12 @@ if TYPE_CHECKING:
 
 _READ_AT_ONCE = 50_000
 """Entries."""
+ENTRY_BYTES = 40
+"""Of an entry beside its key and its value: hash, row, bucket, size, offset of the key."""
 
 
 class InMemoryLookup:
-    """Finds values in arrays. Memory: the decoded values, the keys, and 24 bytes for each."""
+    """Finds values in arrays. Memory: the decoded values, the keys, and `ENTRY_BYTES` for each."""
 
     def __init__(self, partitions: PartitionDatabases, schema: StoreSchema) -> None:
         self._partitions, self._schema = partitions, schema
@@ -40,7 +41,7 @@ class InMemoryLookup:
         limit = ByteBudget(at_most)
         limit.add(batch.num_rows * row_bytes(self._values.type))
         index = self._index or self._load()
-        keys = data_keys(encode_keys(batch))
+        keys = encode_keys(batch)
         if not keys.null_count:
             rows = index.rows(keys)
         else:
@@ -61,11 +62,11 @@ class InMemoryLookup:
         keys, values, sizes = [pa.nulls(0, pa.large_binary())], [self._values], [self._sizes]
         self._partitions.fetch(range(self._partitions.count))
         for partition in range(self._partitions.count):
-            entries = self._partitions.scan_one(partition, DATA, AFTER_DATA)
-            while some := list(islice(entries, _READ_AT_ONCE)):
+            for some in self._partitions.all_of(partition, _READ_AT_ONCE):
                 records = large_binaries([record for _, record in some])
                 there, datums = values_in(records, ordered=self._schema.ordered)
-                keys.append(large_binaries([key for key, _ in some]).filter(booleans(there)))
+                of_data = large_binaries([key for key, _ in some])
+                keys.append(pc.binary_replace_slice(of_data, 0, len(DATA), b"").filter(booleans(there)))
                 sizes.append(stored_values(pc.binary_length(datums), np.int64))
                 values.append(decode_values(datums, self._schema, "values of an adjunct store"))
         self._values, self._sizes = pa.concat_arrays(values), np.concatenate(sizes)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import heapq
 import os
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from adjunct_store.engine.entry import POSITION_KEY, PartitionProgress
-from adjunct_store.engine.rocks import Database
+from adjunct_store.engine.entry import AFTER_DATA, DATA, POSITION_KEY, PartitionProgress
+from adjunct_store.engine.rocks import Database, RawBytes
 from azure_account.errors import ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from adjunct_store.engine.rocks import Entry
     from adjunct_store.host.directories import PartitionDirectory
 
+_MERGED_AT_ONCE = 1_000
 OnDamage: TypeAlias = "Callable[[int, CorruptError], object]"
 """Is called with the partition before the error of a damaged file in its directory is raised."""
 
@@ -28,6 +31,10 @@ class PartitionDirectories(Protocol):
 
     def fetch(self, partitions: Iterable[int]) -> None:
         """Fetch several that will be asked for, at the same time."""
+
+    @property
+    def entries(self) -> int | None:
+        """How many keys of all partitions have a value, as published; None if that is not known."""
 
 
 class PartitionDatabases:
@@ -51,21 +58,40 @@ class PartitionDatabases:
         with self._reporting_damage(partition):
             return database.get_many(keys)
 
+    @property
+    def expected_entries(self) -> int:
+        """How many keys have a value, as published. If that is not known, all partitions are fetched and counted."""
+        known = self._directories.entries
+        return self.entries if known is None else known
+
+    @property
+    def entries(self) -> int:
+        """How many keys have a value, in all partitions, which are fetched."""
+        self.fetch(range(self.count))
+        positions = (self.position(each) for each in range(self.count))
+        return sum(each.entries for each in positions if each is not None)
+
+    @property
+    def raw_bytes(self) -> RawBytes:
+        """What keys and records take, uncompressed, in all partitions, which are fetched."""
+        self.fetch(range(self.count))
+        databases = (self._database(each) for each in range(self.count))
+        each = [database.raw_bytes for database in databases if database is not None]
+        return RawBytes(sum(some.keys for some in each), sum(some.records for some in each))
+
     def position(self, partition: int) -> PartitionProgress | None:
         """None for a partition that was never written."""
         return None if (database := self._database(partition)) is None else _position(database)
 
-    def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, start: bytes, stop: bytes | None) -> Iterator[Entry]:
         """Entries of all partitions, in the order of keys."""
         self.fetch(range(self.count))
-        return heapq.merge(*(self.scan_one(each, start, stop) for each in range(self.count)))
+        each = (self._scanned(number, start, stop, _MERGED_AT_ONCE) for number in range(self.count))
+        return heapq.merge(*map(chain.from_iterable, each))
 
-    def scan_one(self, partition: int, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Entries of one partition, in the order of keys."""
-        database = self._database(partition)
-        if database is not None:
-            with self._reporting_damage(partition):
-                yield from database.scan(start, stop)
+    def all_of(self, partition: int, at_once: int) -> Iterator[list[Entry]]:
+        """All entries of one partition that have a key, in the order of keys, in lists of `at_once`."""
+        return self._scanned(partition, DATA, AFTER_DATA, at_once, caches_blocks=False)
 
     def close(self) -> None:
         """Close the files."""
@@ -73,6 +99,14 @@ class PartitionDatabases:
             if database is not None:
                 database.close()
         self._open.clear()
+
+    def _scanned(
+        self, partition: int, start: bytes, stop: bytes | None, at_once: int, **how: bool
+    ) -> Iterator[list[Entry]]:
+        database = self._database(partition)
+        if database is not None:
+            with self._reporting_damage(partition):
+                yield from database.scan(start, stop, at_once, **how)
 
     def _database(self, partition: int) -> Database | None:
         """That of a partition. `CorruptError` if it cannot be opened since a file is damaged or missing."""

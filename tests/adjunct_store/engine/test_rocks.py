@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from rocksdict import Rdict
 
-from adjunct_store.engine.rocks import Database
+from adjunct_store.engine.rocks import Database, Entry
 from azure_account.errors import ConfigurationError, CorruptError
 from tests.limits import no_more_open_files
 
@@ -23,13 +24,18 @@ def filled(tmp_path: Path) -> Path:
     return tmp_path / "db"
 
 
+def keys_of(lists: Iterable[list[Entry]]) -> list[list[bytes]]:
+    return [[key for key, _ in some] for some in lists]
+
+
 def test_keys_are_found_in_the_order_asked_and_scanned_in_their_own(filled: Path) -> None:
     with Database(filled, read_only=True) as database:
         found = database.get_many([b"00007", b"none", b"00003", b"00007"])
         assert [True, False, True, True] == [each is not None for each in found]
         assert found[0] == found[3] != found[2]
-        assert [b"00005", b"00006"] == [key for key, _ in database.scan(b"00004a", b"00007")]
-        assert [b"19999"] == [key for key, _ in database.scan(b"19999", None)]
+        assert [[b"00005", b"00006"], [b"00007"]] == keys_of(database.scan(b"00004a", b"00008", 2))
+        assert [[b"19999"]] == keys_of(database.scan(b"19999", None, 2))
+        assert [] == keys_of(database.scan(b"2", None, 2))
         assert [] == database.get_many([])
 
 
@@ -38,11 +44,10 @@ def test_a_damaged_block_is_an_error_of_a_scan_and_not_its_end(filled: Path) -> 
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    seen: list[bytes] = []
-    with Database(filled, read_only=True) as database:
-        rows = database.scan(b"", None)
-        with pytest.raises(CorruptError, match=r"read store .*/db failed: .*orruption"):
-            deque(map(seen.append, (key for key, _ in rows)))
+    seen: list[list[Entry]] = []
+    damaged = pytest.raises(CorruptError, match=r"read store .*/db failed: .*orruption")
+    with Database(filled, read_only=True) as database, damaged:
+        deque(map(seen.append, database.scan(b"", None, 1)))
     assert 0 < len(seen) < 20_000
 
 
