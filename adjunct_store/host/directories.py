@@ -42,6 +42,10 @@ class KnownDirectories:
     def fetch(self, partitions: Iterable[int]) -> None:
         """Nothing is fetched."""
 
+    @property
+    def entries(self) -> None:
+        """They are counted."""
+
 
 class LazyDirectories:
     """Gives the directory of a version's partition, which is fetched when it is first asked for."""
@@ -71,6 +75,11 @@ class LazyDirectories:
         if at_once > 1:
             fetch = partial(self._open, threads=self._cache.threads // at_once)
             concurrent_map(fetch, missing, at_once, after_error="wait")
+
+    @property
+    def entries(self) -> int:
+        """How many keys of the version have a value."""
+        return self._version.entries
 
     def _open(self, partition: int, threads: int | None = None) -> None:
         checkpoint = self._checkpoint(partition)

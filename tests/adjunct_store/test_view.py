@@ -76,7 +76,7 @@ def test_keys_of_another_type_are_refused(tmp_path: Path) -> None:
             view.lookup(pa.record_batch({"k": pa.array([1])}))
         with pytest.raises(ConfigurationError, match="2 columns are looked up"):
             view.lookup(pa.record_batch({"k": ["a"], "l": ["b"]}))
-    with pytest.raises(ConfigurationError, match="Argument form: 'lmdb' is not possible. Give rocksdb or memory"):
+    with pytest.raises(ConfigurationError, match="Argument form: 'lmdb' is not possible. Give auto, rocksdb or memory"):
         open_view({}, AIRPORTS, "lmdb")  # type: ignore[arg-type]
 
 

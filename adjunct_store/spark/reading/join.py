@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pyarrow as pa
@@ -79,6 +79,8 @@ def join(
     """
     kind = _how(how)
     _check_added(kind, columns)
+    if settings.shuffle and settings.form == "auto":
+        settings = replace(settings, form="rocksdb")
     planned = plan(store, settings, streaming=rows.isStreaming)
     keys = _key_columns(planned.schema, on)
     check_key_types(planned.schema, rows, keys)

@@ -21,13 +21,14 @@ class ReadSettings:
 
     version: the number of a version. By default all tasks of a micro-batch read the version that was the newest when it
     began, and those of a batch job the one that is the newest now.
-    form: `rocksdb`, or `memory` for a small store that each worker process loads whole.
+    form: `auto`, `rocksdb`, or `memory`, which each worker process loads whole. With `auto` look-ups are in RocksDB,
+    and in memory once a worker has looked up 0.4 rows for each entry of the version, if these take at most 128 MiB.
     cache_dir: a folder on a local disk where hosts keep what they have fetched; by default a folder of the user in the
     temporary folder.
     """
 
     version: int | None = None
-    form: Form = "rocksdb"
+    form: Form = "auto"
     cache_dir: Path | str | None = None
 
     def __post_init__(self) -> None:
@@ -47,8 +48,8 @@ class ReadSettings:
 class JoinSettings(ReadSettings):
     """Settings of `join`: those of every read, and the following one.
 
-    shuffle: bring the rows of a store partition into one task, which then opens that partition only. Without it every
-    task may open all partitions.
+    shuffle: bring the rows of a store partition into one task, which then opens that partition only: so `auto` is
+    `rocksdb`. Without it every task may open all partitions.
     """
 
     shuffle: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.metrics import StoreMetrics
-from adjunct_store.versions.pins import ReaderId, pin_version, reader_of
+from adjunct_store.versions.pins import Pinning, ReaderId, reader_of
 from adjunct_store.view import Form, View, open_view
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
@@ -59,7 +60,7 @@ class StoreReadSpec:
     refused.
     batch: the batch of that pin.
     version: the version that all batches read; by default the newest one when a batch begins.
-    form: `rocksdb` or `memory`.
+    form: see `ReadSettings`.
     cache_dir: see `ReadSettings`.
     driver: an id of the process that made it. Another process with a copy of the query's checkpoint has another one.
     """
@@ -68,7 +69,7 @@ class StoreReadSpec:
     reader: str | None = None
     batch: int = 0
     version: int | None = None
-    form: Form = "rocksdb"
+    form: Form = "auto"
     cache_dir: str | None = None
     driver: str = ""
 
@@ -80,13 +81,15 @@ class StoreReadSpec:
         if known is not None and SYSTEM_CLOCK.monotonic() < known.until:
             return known.version, known.generation
         try:
-            who = ReaderId(reader, self.driver)
-            found = pin_version(self.location.open(), self.location.path, who, batch, version=self.version)
+            pinning = Pinning(self.location.open(), self.location.path, ReaderId(reader, self.driver), batch)
+            found = pinning.pin(self.version)
         except NotFoundError as error:
             step = "Start its fill first, and the query after wait_until_ready."
             if self.version is not None:
                 step = "Give the number of a version that it has, or leave `version` out for the newest one."
             raise NotFoundError(describe("read", f"store {self.location}", str(error), step)) from error
+        if pinning.is_new:  # no row waits for it
+            threading.Thread(target=pinning.delete_older, name="adjunct-store-pins", daemon=True).start()
         _pins[key] = _CachedPin(*found, SYSTEM_CLOCK.monotonic() + _PIN_SECONDS)
         while len(_pins) > _PINS:
             _pins.popitem(last=False)

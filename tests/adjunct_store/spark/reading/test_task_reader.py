@@ -67,8 +67,8 @@ class Worker:
         )
         return BatchWriter(self.location, fill, SCHEMA, self.folder / name)
 
-    def store(self, **more: Any) -> StoreReadSpec:
-        return StoreReadSpec(self.location, cache_dir=str(self.folder / "cache"), **more)
+    def store(self, form: Form = "rocksdb", **more: Any) -> StoreReadSpec:
+        return StoreReadSpec(self.location, cache_dir=str(self.folder / "cache"), form=form, **more)
 
     def begin_task(self, query: str | None = None, batch: int = 0) -> None:
         self.tasks += 1
