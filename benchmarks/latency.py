@@ -8,12 +8,11 @@ from __future__ import annotations
 import itertools
 import statistics
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import hadoop_azure, idle_sinks
+from benchmarks import hadoop_azure, idle_sinks, micro_batches
 from benchmarks.report import Report
 from benchmarks.rounds import alternate
 from tools.azurite import running_azurite
@@ -22,17 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from tools.azurite import Azurite
 
-WARM_UP = 5
-BATCHES = 12
 ROUNDS = 3
-"""A query's first batches are not measured; of the rest, this many are, in this many rounds at least: 36."""
-
-PATIENCE = 180.0
-"""Seconds that a query may take for its batches."""
+"""At least: of 12 batches each, so 36."""
 
 OURS = "azureblob"
 BACKED_UP = "azureblob, checkpointBackup"
@@ -69,7 +62,7 @@ def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a batch has
 def _prepare(spark: SparkSession, azurite: Azurite) -> None:
     idle_sinks.register(spark)
     hadoop_azure.connect(spark, azurite)
-    spark.conf.set("spark.sql.streaming.stopTimeout", f"{PATIENCE:.0f}s")
+    micro_batches.prepare(spark)
 
 
 @dataclass(frozen=True)
@@ -84,37 +77,14 @@ class Bench:
     def batches(self, sink: str, options: dict[str, str]) -> list[int]:
         """`addBatch` (ms) of the measured batches of a new query into `sink`."""
         number = next(self.numbers)
-        rows = self.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, numPartitions=1).load()
-        writer = rows.writeStream.format(sink).options(**options)
+        writer = micro_batches.source(self.spark, rows=1).writeStream.format(sink).options(**options)
         writer = writer.option("checkpointLocation", str(self.folder / str(number)))
         match sink:
             case "avro":
                 writer = writer.option("path", hadoop_azure.url(self.azurite, "latency-peer", f"rows-{number}"))
             case "azureblob":
                 writer = writer.option("path", f"latency/rows-{number}")
-        query = writer.start()
-        try:
-            return _measured(query)
-        finally:
-            query.stop()
-
-
-def _measured(query: StreamingQuery) -> list[int]:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        failure, last = query.exception(), query.lastProgress
-        if failure is not None:
-            raise failure
-        if last is not None and last.batchId >= WARM_UP + BATCHES:
-            break
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{WARM_UP + BATCHES} batches took more than {PATIENCE:.0f} s")
-        time.sleep(0.2)
-    progress = {each.batchId: each for each in query.recentProgress}
-    measured = [progress[number] for number in range(WARM_UP, WARM_UP + BATCHES)]
-    if any(each.numInputRows != 1 for each in measured):
-        raise AssertionError(f"rows of the batches: {[each.numInputRows for each in measured]}, not one each.")
-    return [each.durationMs["addBatch"] for each in measured]
+        return micro_batches.measured(writer, rows=1)
 
 
 def _line(name: str, taken: Sequence[int], idle: float, peer: float) -> dict[str, str | float]:
