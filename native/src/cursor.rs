@@ -56,16 +56,21 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     fn varint(&mut self, most: usize) -> Result<u64, Fault> {
         if let Some([first, second]) = self.ahead::<2>() {
-            if *first < CONTINUES {
-                self.step(1);
-                return Ok(u64::from(*first));
-            }
-            if *second < CONTINUES {
-                self.step(2);
-                return Ok(u64::from(*first & 0x7f) | u64::from(*second) << 7);
+            if first & second < CONTINUES {
+                return Ok(self.one_or_two(0, *first, *second));
             }
         }
         self.long_varint(most)
+    }
+
+    /// A number of these bytes, of which the second may not belong to it; `before` bytes are read with it.
+    ///
+    /// Whether there is a second byte is as good as random: no branch of the processor, which would often be mistaken.
+    #[inline(always)]
+    fn one_or_two(&mut self, before: usize, first: u8, second: u8) -> u64 {
+        let more = first >> 7;
+        self.step(before + 1 + usize::from(more));
+        u64::from(first & 0x7f) | (u64::from(second) << 7) * u64::from(more)
     }
 
     /// One of up to eight bytes, if eight are left, is read at once.
@@ -92,6 +97,32 @@ impl<'a> Cursor<'a> {
             }
         }
         Err(Fault::Wide)
+    }
+
+    /// A branch of a union of two types, and a number of one or two bytes. None, and nothing is read, if it is another
+    /// branch or a longer number, or near the end.
+    #[inline(always)]
+    pub fn short_number_of(&mut self, branch: i64) -> Option<i64> {
+        let [tag, first, second] = *self.ahead::<3>()?;
+        if i64::from(tag) != branch << 1 || first & second >= CONTINUES {
+            return None;
+        }
+        Some(unzigzagged(self.one_or_two(1, first, second)))
+    }
+
+    /// A branch of a union of two types, and the length of a text of at most `N` bytes, with the `N` bytes from where it
+    /// begins. None, and nothing is read, if it is another branch or a longer text, or near the end.
+    #[inline(always)]
+    pub fn short_text_of<const N: usize>(&mut self, branch: i64) -> Option<(usize, &'a [u8; N])> {
+        let rest = self.data.get(self.position..)?;
+        let ([tag, length], text) = rest.split_first_chunk::<2>()?;
+        let text = text.first_chunk::<N>()?;
+        let length_of_text = usize::from(length >> 1);
+        if i64::from(*tag) != branch << 1 || length & 1 == 1 || length_of_text > N {
+            return None;
+        }
+        self.step(2 + length_of_text);
+        Some((length_of_text, text))
     }
 
     /// The branch of a union of two types.

@@ -178,6 +178,11 @@ impl Column {
     ) -> Result<(), Fault> {
         let mut is_null = false;
         if let Some((_, present)) = self.nullable {
+            if let Some(value) = self.short(cursor, outputs, present)? {
+                gathered.valid |= 1 << row;
+                gathered.values[row] = value;
+                return Ok(());
+            }
             is_null = cursor.branch_of_two()? != present;
             gathered.valid |= u64::from(!is_null) << row;
         }
@@ -200,6 +205,27 @@ impl Column {
         gathered.values[row] = value;
         Ok(())
     }
+
+    /// A value of few bytes that is not null, which most are: its branch, its length and itself are read as one.
+    #[inline(always)]
+    fn short(&self, cursor: &mut Cursor, outputs: &mut Outputs, present: i64) -> Result<Option<u64>, Fault> {
+        match &self.leaf {
+            Leaf::Int { low, high, .. } => match cursor.short_number_of(present) {
+                Some(number) if number < *low || number > *high => Err(Fault::Outside(*low, *high)),
+                found => Ok(found.map(|number| number as u64)),
+            },
+            Leaf::Long { .. } => Ok(cursor.short_number_of(present).map(|number| number as u64)),
+            Leaf::Text { bytes, .. } => match cursor.short_text_of::<SHORT>(present) {
+                Some((length, chunk)) => {
+                    let output = &mut outputs.bytes[*bytes];
+                    append(output, chunk, length)?;
+                    Ok(Some(u64::from(end(output)?)))
+                }
+                None => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
 }
 
 fn boolean(cursor: &mut Cursor) -> Result<u8, Fault> {
@@ -214,14 +240,21 @@ fn text(cursor: &mut Cursor, output: &mut Vec<u8>) -> Result<(), Fault> {
     let length = usize::try_from(length).map_err(|_| Fault::Outside(0, INT_MAX))?;
     if length <= SHORT {
         if let Some(chunk) = cursor.ahead::<SHORT>() {
-            let end = output.len() + length;
-            extend(output, chunk)?;
-            output.truncate(end);
+            append(output, chunk, length)?;
             cursor.step(length);
             return Ok(());
         }
     }
     extend(output, cursor.bytes(length)?)
+}
+
+/// Appends the first bytes of some, of all of which it is faster to copy all.
+#[inline(always)]
+fn append(output: &mut Vec<u8>, chunk: &[u8; SHORT], length: usize) -> Result<(), Fault> {
+    let end = output.len() + length;
+    extend(output, chunk)?;
+    output.truncate(end);
+    Ok(())
 }
 
 /// Where the last text ends.
