@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark import release_pins
-from benchmarks import adjunct_batches, adjunct_lookups, hadoop_azure
+from benchmarks import adjunct_batches, adjunct_lookups, adjunct_micro, hadoop_azure
 from benchmarks.adjunct_tables import KEY, Tables, checksum
 from benchmarks.process_tree import Memory, measured_memory
 from benchmarks.report import Report
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 Join: TypeAlias = "Callable[[DataFrame], DataFrame]"
 KEYS, ROWS = 10_000_000, 5_000_000
 SMALL = 10
-"""The store of the memory form, which each worker has whole, has this many times fewer keys."""
+"""The small store, which each worker has in memory, has this many times fewer keys."""
+OURS = "store"
 SAMPLE = 100_000
 PARTITIONS = 4
 MOST_ROUNDS = 3
@@ -56,8 +57,8 @@ def run(rounds: int, copies: int, keys: int = KEYS, rows: int = ROWS) -> list[Re
             tables = Tables(spark, azurite, Path(folder) / str(many), many, PARTITIONS)
             tables.store.open().create()
             reports.append(_enrichment(tables, rows, min(rounds, MOST_ROUNDS), small=many != keys))
-            if many == keys:
-                reports.append(adjunct_lookups.visibility(tables))
+            about = adjunct_lookups.visibility(tables) if many == keys else adjunct_micro.run(tables, rounds)
+            reports.append(about)
         release_pins()
     few = min(keys, adjunct_lookups.MOST_KEYS)
     return [*reports, *adjunct_lookups.run(few), adjunct_batches.run(few)]
@@ -87,11 +88,11 @@ class _Taken:
 
 def _contenders(tables: Tables, *, small: bool) -> dict[str, Join]:
     ours: dict[str, Join] = {
-        "store, rocksdb": partial(tables.joined_by_store, cache="whole"),
-        "store, rocksdb, shuffle": partial(tables.joined_by_store, cache="shuffled", shuffle=True),
+        OURS: partial(tables.joined_by_store, cache="whole"),
+        "store, shuffle": partial(tables.joined_by_store, cache="shuffled", shuffle=True),
     }
     if small:
-        ours["store, memory"] = partial(tables.joined_by_store, cache="memory", form="memory")
+        ours["store, rocksdb"] = partial(tables.joined_by_store, cache="rocksdb", form="rocksdb")
     return ours | {
         "Spark, broadcast": lambda rows: rows.join(F.broadcast(tables.parquet()), KEY, "left"),
         "Spark, sort-merge": lambda rows: rows.join(tables.parquet().hint("merge"), KEY, "left"),
@@ -119,10 +120,10 @@ def _enrichment(tables: Tables, rows: int, rounds: int, *, small: bool) -> Repor
                 taken[name].upkeep.append(upkeep[name.split(",")[0]])
                 taken[name].enrichment.append(spent)
                 taken[name].memory = _worse(taken[name].memory, memory)
-    peer = taken["store, rocksdb"]
+    peer = taken[OURS]
     title = f"Enrichment of a batch of {rows:,} rows by {tables.keys:,} keys, of which 1 % change in each batch"
     note = (
-        f"Medians of {rounds}; `x`: both times, to `store, rocksdb`. First fill {first[0]:.1f} s, its largest worker "
+        f"Medians of {rounds}; `x`: both times, to `store`. First fill {first[0]:.1f} s, its largest worker "
         f"{first[1].worker:,.0f} MiB; first Parquet {first[2]:.1f} s"
     )
     return Report(title, [each.line(name, peer) for name, each in taken.items()], note)
