@@ -27,6 +27,7 @@ class Section(str, Enum):
     ADJUNCT = "adjunct"
     SINKS = "sinks"
     LATENCY = "latency"
+    START = "start"
     READS = "reads"
     TRIGGER = "trigger"
     CONTROL = "control"
@@ -42,6 +43,7 @@ MODULES = {
     Section.ADJUNCT: "benchmarks.adjunct",
     Section.SINKS: "benchmarks.spark_sinks",
     Section.LATENCY: "benchmarks.latency",
+    Section.START: "benchmarks.start_up",
     Section.READS: "benchmarks.spark_reads",
     Section.TRIGGER: "benchmarks.trigger",
     Section.CONTROL: "benchmarks.spark_control",

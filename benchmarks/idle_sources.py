@@ -26,7 +26,8 @@ class GivingReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """As many tasks as there are blobs for the read beside it."""
-        return [InputPartition(number) for number in range(PARTITIONS)]
+        tasks = min(PARTITIONS, pa.ipc.open_file(pa.memory_map(self.file)).num_record_batches)
+        return [InputPartition(number) for number in range(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """A part of the batches, which are only pointed at."""
