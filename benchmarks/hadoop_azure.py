@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pyspark import SparkContext
+
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:
@@ -45,6 +47,15 @@ def session(app: str, **conf: str) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+        _end_java()
+
+
+def _end_java() -> None:
+    """End Java at once. At its exit the peer sends metrics, and tries for ten minutes to reach an emulator that is gone."""
+    context: Any = SparkContext
+    context._gateway.shutdown()
+    context._gateway.proc.kill()
+    context._gateway = context._jvm = None
 
 
 def connect(spark: SparkSession, azurite: Azurite) -> None:
