@@ -51,11 +51,16 @@ def session(app: str, **conf: str) -> Iterator[SparkSession]:
 
 
 def _end_java() -> None:
-    """End Java at once. At its exit the peer sends metrics, and tries for ten minutes to reach an emulator that is gone."""
+    """End Java at once: else the peer sends metrics at its exit, for ten minutes if the emulator has ended before.
+
+    pyspark has no public way to do so; a session after this one starts Java again.
+    """
     context: Any = SparkContext
-    context._gateway.shutdown()
-    context._gateway.proc.kill()
-    context._gateway = context._jvm = None
+    gateway = context._gateway  # noqa: SLF001
+    gateway.shutdown()
+    gateway.proc.kill()
+    gateway.proc.wait()
+    context._gateway = context._jvm = None  # noqa: SLF001
 
 
 def connect(spark: SparkSession, azurite: Azurite) -> None:
