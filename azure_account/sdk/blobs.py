@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError, HttpResponseError
@@ -25,7 +26,7 @@ from azure_account.sdk.transport import quiet_logs, transport
 from azure_account.service import Absent, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from azure.storage.blob import BlobClient
     from azure.storage.blob import BlobProperties as SdkProperties
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from azure_account.options.settings import AccountSettings
 
 PAGE_BLOBS = 5000
+_BLOB_CLIENTS = 256
+"""Clients of blobs that are kept: of those that are read or written again and again."""
 
 
 class AzureBlobs:
@@ -51,6 +54,8 @@ class AzureBlobs:
             max_single_get_size=READ_CHUNK_BYTES,
             user_agent="pyspark-azureblob",
         )
+        # To make the client of a blob takes a twelfth of the processor time of a request.
+        self._blob: Callable[[str, str], BlobClient] = lru_cache(_BLOB_CLIENTS)(self._client.get_blob_client)
         limits = settings.timeouts
         # The HTTP library applies the connection timeout while it sends a body: uploads get the longer one there too.
         self._upload: dict[str, Any] = {"connection_timeout": limits.request, "read_timeout": limits.request}
@@ -208,9 +213,6 @@ class AzureBlobs:
         """Lease Blob, break with period 0."""
         with self._failures("break lease", container, blob):
             BlobLeaseClient(self._blob(container, blob)).break_lease(lease_break_period=0, **self._lease)
-
-    def _blob(self, container: str, blob: str) -> BlobClient:
-        return self._client.get_blob_client(container, blob)
 
     def _without_bytes(self, container: str, blob: str, if_match: str | None) -> BlobContent:
         date = _DateOfAnswer()
