@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +14,13 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContentSettings, StandardBlobTier
 
 from azure_account.account import BlobContent, BlobProperties
-from azure_account.errors import ConfigurationError, describe
 from azure_account.names import MAX_PUT_BYTES
 from azure_account.retrying.container import READ_CHUNK_BYTES
 from azure_account.sdk.attempt_limit import attempt_limit
 from azure_account.sdk.conditions import of_condition, of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import RequestContext, error_code, failure_of
-from azure_account.sdk.transport import quiet_logs, transport
+from azure_account.sdk.transport import AnswerDate, quiet_logs, transport
 from azure_account.service import Absent, Page
 
 if TYPE_CHECKING:
@@ -126,7 +124,7 @@ class AzureBlobs:
         """Get Blob, one range."""
         if length <= 0:
             return self._without_bytes(container, blob, if_match)
-        date = _DateOfAnswer()
+        date = AnswerDate()
         try:
             with self._failures("get blob", container, blob):
                 answer = self._blob(container, blob).download_blob(
@@ -136,7 +134,7 @@ class AzureBlobs:
                 data = b"".join(answer.chunks())  # `readall` copies it once more
         except _PastTheEnd:
             return self._without_bytes(container, blob, if_match)
-        return BlobContent(data, whole, date.since(whole))
+        return _content(data, whole, date)
 
     def properties(self, container: str, blob: str) -> BlobProperties:
         """Get Blob Properties."""
@@ -215,11 +213,10 @@ class AzureBlobs:
             BlobLeaseClient(self._blob(container, blob)).break_lease(lease_break_period=0, **self._lease)
 
     def _without_bytes(self, container: str, blob: str, if_match: str | None) -> BlobContent:
-        date = _DateOfAnswer()
+        date = AnswerDate()
         with self._failures("get properties of", container, blob):
             found = self._blob(container, blob).get_blob_properties(raw_response_hook=date, **of_etag(if_match))
-        properties = _properties(blob, found)
-        return BlobContent(b"", properties, date.since(properties))
+        return _content(b"", _properties(blob, found), date)
 
     @contextmanager
     def _failures(self, operation: str, container: str, blob: str = "") -> Iterator[None]:
@@ -234,25 +231,12 @@ class AzureBlobs:
             raise failure_of(error, RequestContext(operation, target, self._settings)) from None
 
 
-class _DateOfAnswer:
-    """Notes when the service answered, by its clock. Of several answers to a request the first counts."""
-
-    def __init__(self) -> None:
-        self._header = ""
-
-    def __call__(self, answer: Any) -> None:
-        self._header = self._header or answer.http_response.headers.get("Date", "")
-
-    def since(self, blob: BlobProperties) -> float:
-        """Seconds since the blob was written. `ConfigurationError` without a date: HTTP requires it, of proxies too."""
-        if not self._header:
-            cause, step = "the answer has no header Date", "Have the proxy between here and the service pass it."
-            raise ConfigurationError(describe("read", blob.name, cause, step))
-        return (parsedate_to_datetime(self._header) - blob.last_modified).total_seconds()
-
-
 class _PastTheEnd(Absent):
     """The range begins at or past the end of the blob."""
+
+
+def _content(data: bytes, blob: BlobProperties, date: AnswerDate) -> BlobContent:
+    return BlobContent(data, blob, (date.time(blob.name) - blob.last_modified).total_seconds())
 
 
 def _size(data: Bytes) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,11 @@ from azure_account.sdk.attempt_limit import attempt_limit
 from azure_account.sdk.conditions import of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import RequestContext, failure_of, no_place
-from azure_account.sdk.transport import quiet_logs, transport
+from azure_account.sdk.transport import AnswerDate, quiet_logs, transport
 from azure_account.service import Absent, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from azure.data.tables import TableEntity
@@ -66,26 +65,26 @@ class AzureTables:
     def get_entity(self, table: str, partition_key: str, row_key: str) -> Entity:
         """Query Entities, one entity."""
         with self._failures("get entity", table, partition_key, row_key):
-            dates, hook = _dates()
-            found = self._table(table).get_entity(partition_key, row_key, raw_response_hook=hook)
-            return _entity(found, dates[-1])
+            date = AnswerDate()
+            found = self._table(table).get_entity(partition_key, row_key, raw_response_hook=date)
+            return _entity(found, date.time(table))
 
     def query_page(self, table: str, partition_key: str | None, marker: str | None) -> Page[Entity]:
         """Query Entities, one page."""
         with self._failures("query entities", table):
-            client, (dates, hook) = self._table(table), _dates()
+            client, date = self._table(table), AnswerDate()
             items = (
-                client.list_entities(results_per_page=PAGE_ENTITIES, raw_response_hook=hook)
+                client.list_entities(results_per_page=PAGE_ENTITIES, raw_response_hook=date)
                 if partition_key is None
                 else client.query_entities(
                     "PartitionKey eq @key",
                     parameters={"key": partition_key},
                     results_per_page=PAGE_ENTITIES,
-                    raw_response_hook=hook,
+                    raw_response_hook=date,
                 )
             )
             pages = items.by_page(continuation_token=marker)
-            found = tuple(_entity(row, dates[-1]) for row in next(pages, ()))
+            found = tuple(_entity(row, date.time(table)) for row in next(pages, ()))
         return Page(found, getattr(pages, "continuation_token", None) or None)
 
     def delete_entity(self, table: str, partition_key: str, row_key: str, if_match: str | None) -> None:
@@ -140,12 +139,6 @@ def _row(entity: Entity) -> dict[str, Any]:
         wide = isinstance(value, int) and not isinstance(value, bool) and not -(2**31) <= value < 2**31
         row[name] = EntityProperty(value, EdmType.INT64) if wide else value
     return row
-
-
-def _dates() -> tuple[list[datetime], Callable[[Any], None]]:
-    """The times of answers by the service's clock, and the hook that adds one for each."""
-    dates: list[datetime] = []
-    return dates, lambda answer: dates.append(parsedate_to_datetime(answer.http_response.headers["Date"]))
 
 
 def _entity(row: TableEntity, now: datetime) -> Entity:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import re
-from typing import TYPE_CHECKING
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
 
 import requests
 from azure.core.pipeline.transport import RequestsTransport
 from requests.utils import get_environ_proxies
 from urllib3.util import Retry
 
+from azure_account.errors import ConfigurationError, describe
 from azure_account.retrying.container import READ_CHUNK_BYTES
 from azure_account.sdk.attempt_limit import LimitedAdapter
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from azure_account.options.settings import AccountSettings
 
 # Connections kept open per host. With more threads than that, the extra connections are closed after use.
@@ -75,3 +79,21 @@ def quiet_logs() -> None:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(level)
+
+
+class AnswerDate:
+    """A hook of a request: when the service answered, by its clock. Of several answers the first counts."""
+
+    def __init__(self) -> None:
+        self._header = ""
+
+    def __call__(self, answer: Any) -> None:
+        """Note the date of an answer, as `raw_response_hook`."""
+        self._header = self._header or answer.http_response.headers.get("Date", "")
+
+    def time(self, read: str) -> datetime:
+        """read: what was. `ConfigurationError` without a date: HTTP requires it, of proxies too."""
+        if not self._header:
+            cause, step = "the answer has no header Date", "Have the proxy between here and the service pass it."
+            raise ConfigurationError(describe("read", read, cause, step))
+        return parsedate_to_datetime(self._header)

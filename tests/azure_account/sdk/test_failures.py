@@ -12,13 +12,12 @@ from azure.storage.blob import StorageErrorCode
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError, ProtocolError
 
-from azure_account.account import BlobProperties
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError
 from azure_account.options.authentication import Anonymous, Auth, DefaultIdentity, SasToken, SharedKey
 from azure_account.options.secret import Secret
 from azure_account.options.settings import AccountSettings
-from azure_account.sdk.blobs import _DateOfAnswer
 from azure_account.sdk.failures import RequestContext, failure_of
+from azure_account.sdk.transport import AnswerDate
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 
 URL = "https://acc.blob.core.windows.net"
@@ -81,13 +80,12 @@ def test_an_answer_is_mapped_to_a_failure_or_an_error(status: int, code: str, ex
 
 
 def test_an_answer_without_a_date_is_an_error_and_no_age() -> None:
-    blob = BlobProperties("some/blob", 1, "etag", dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
-    date = _DateOfAnswer()
+    date = AnswerDate()
     with pytest.raises(ConfigurationError, match=r"read some/blob failed: the answer has no header Date"):
-        date.since(blob)
+        date.time("some/blob")
     for header in ("Thu, 01 Jan 2026 00:01:00 GMT", "Thu, 01 Jan 2026 01:00:00 GMT"):
         date(types.SimpleNamespace(http_response=types.SimpleNamespace(headers={"Date": header})))
-    assert 60.0 == date.since(blob)
+    assert dt.datetime(2026, 1, 1, 0, 1, tzinfo=dt.UTC) == date.time("some/blob")
 
 
 def test_an_unknown_block_is_absent_only_for_a_commit() -> None:
