@@ -130,9 +130,7 @@ class Database:
             found: list[bytes | None] = self.rdict.get(keys)
             return found
 
-    def scan(
-        self, start: bytes, stop: bytes | None, at_once: int, *, caches_blocks: bool = True
-    ) -> Iterator[list[Entry]]:
+    def scan(self, start: bytes, stop: bytes | None, at_once: int, *, caches_blocks: bool) -> Iterator[list[Entry]]:
         """Entries from `start` to before `stop`, in order, in lists of `at_once`. `CorruptError` if a block is damaged.
 
         caches_blocks: whether look-ups and scans after this one will read the same blocks.

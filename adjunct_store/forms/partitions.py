@@ -101,12 +101,12 @@ class PartitionDatabases:
         self._open.clear()
 
     def _scanned(
-        self, partition: int, start: bytes, stop: bytes | None, at_once: int, **how: bool
+        self, partition: int, start: bytes, stop: bytes | None, at_once: int, *, caches_blocks: bool = True
     ) -> Iterator[list[Entry]]:
         database = self._database(partition)
         if database is not None:
             with self._reporting_damage(partition):
-                yield from database.scan(start, stop, at_once, **how)
+                yield from database.scan(start, stop, at_once, caches_blocks=caches_blocks)
 
     def _database(self, partition: int) -> Database | None:
         """That of a partition. `CorruptError` if it cannot be opened since a file is damaged or missing."""
