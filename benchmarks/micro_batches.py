@@ -14,13 +14,13 @@ WARM_UP = 5
 BATCHES = 12
 """A query's first batches are not measured; of the rest, this many are."""
 
-PATIENCE = 180.0
+TIME_LIMIT = 180.0
 """Seconds that a query may take for its batches."""
 
 
 def prepare(spark: SparkSession) -> None:
     """Let a query end its last batch when it is stopped."""
-    spark.conf.set("spark.sql.streaming.stopTimeout", f"{PATIENCE:.0f}s")
+    spark.conf.set("spark.sql.streaming.stopTimeout", f"{TIME_LIMIT:.0f}s")
 
 
 def source(spark: SparkSession, rows: int) -> DataFrame:
@@ -43,7 +43,7 @@ def measured(writer: DataStreamWriter, rows: int) -> list[int]:
 
 
 def _wait(query: StreamingQuery) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIME_LIMIT
     while True:
         failure, last = query.exception(), query.lastProgress
         if failure is not None:
@@ -51,5 +51,5 @@ def _wait(query: StreamingQuery) -> None:
         if last is not None and last.batchId >= WARM_UP + BATCHES:
             return
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{WARM_UP + BATCHES} batches took more than {PATIENCE:.0f} s")
+            raise TimeoutError(f"{WARM_UP + BATCHES} batches took more than {TIME_LIMIT:.0f} s")
         time.sleep(0.2)

@@ -23,7 +23,7 @@ from tools.azurite import running_azurite
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from tools.azurite import Azurite
 
@@ -74,7 +74,7 @@ class Formats:
     def fill(self) -> None:
         """One row to read, in each format."""
         for name in (DISK, PEER, OURS):
-            self._save(name, self.rows, "one")
+            self._save(name, "one")
         with pa.OSFile(str(self.folder / "one.arrow"), "wb") as sink:
             batch = pa.RecordBatch.from_pydict({"id": pa.array([0], pa.int64())})
             with pa.ipc.new_file(sink, batch.schema) as stream:
@@ -82,50 +82,40 @@ class Formats:
 
     def write(self, name: str) -> None:
         """One row to a new place."""
-        self._save(name, self.rows, f"batch-{next(self._numbers)}")
-
-    def _save(self, name: str, rows: DataFrame, place: str) -> None:
-        writer = rows.write.mode("append")
-        match name:
-            case "azureblob":
-                writer.format(OURS).options(**self.account).save(f"start/{place}")
-            case "Spark avro":
-                writer.format("avro").save(self._url(place))
-            case "Spark parquet, local disk":
-                writer.parquet(str(self.folder / place))
-            case _:
-                writer.format("counting").save()
+        self._save(name, f"batch-{next(self._numbers)}")
 
     def read(self, name: str) -> None:
         """The row, with its schema looked up."""
-        reader = self.spark.read
-        match name:
-            case "azureblob":
-                rows = reader.format(OURS).options(**self.account).load("start/one")
-            case "Spark avro":
-                rows = reader.format("avro").load(self._url("one"))
-            case "Spark parquet, local disk":
-                rows = reader.parquet(str(self.folder / "one"))
-            case _:
-                rows = reader.format("giving").options(file=str(self.folder / "one.arrow"), times=1).load()
+        if name == IDLE:
+            reader = self.spark.read.format("giving").options(file=str(self.folder / "one.arrow"), times=1)
+            rows = reader.load()
+        else:
+            form, path = self._stored(name, "one")
+            rows = self.spark.read.format(form).options(**self._options(name)).load(path)
         rows.write.format("noop").mode("overwrite").save()
 
     def first_batch(self, name: str) -> None:
         """A new query with a checkpoint of its own, which writes one row and ends."""
         place = f"query-{next(self._numbers)}"
+        form, path = self._stored(name, place)
         rows = self.spark.readStream.schema("id long").parquet(str(self.folder / "one"))
-        writer = rows.writeStream.trigger(availableNow=True)
+        writer = rows.writeStream.trigger(availableNow=True).format(form).options(**self._options(name))
         writer = writer.option("checkpointLocation", str(self.folder / f"checkpoint-{place}"))
-        match name:
-            case "azureblob":
-                query = writer.format(OURS).options(**self.account).start(f"start/{place}")
-            case "Spark avro":
-                query = writer.format("avro").start(self._url(place))
-            case "Spark parquet, local disk":
-                query = writer.format("parquet").start(str(self.folder / place))
-            case _:
-                query = writer.format("counting").start()
-        query.awaitTermination()
+        writer.start(path).awaitTermination()
 
-    def _url(self, place: str) -> str:
-        return hadoop_azure.url(self.azurite, "start-peer", place)
+    def _save(self, name: str, place: str) -> None:
+        form, path = self._stored(name, place)
+        self.rows.write.mode("append").format(form).options(**self._options(name)).save(path)
+
+    def _options(self, name: str) -> dict[str, str]:
+        return self.account if name == OURS else {}
+
+    def _stored(self, name: str, place: str) -> tuple[str, str]:
+        """The format's name in Spark, and the path of a place. The idle sink keeps nothing there."""
+        places = {
+            OURS: ("azureblob", f"start/{place}"),
+            PEER: ("avro", hadoop_azure.url(self.azurite, "start-peer", place)),
+            DISK: ("parquet", str(self.folder / place)),
+            IDLE: ("counting", str(self.folder / place)),
+        }
+        return places[name]
