@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from arrow_avro.decoding.decode import decode_blob, decode_blocks
     from arrow_avro.decoding.plan import unresolved
     from arrow_avro.decoding.resolve import resolve
-    from arrow_avro.decoding.superset import superset
+    from arrow_avro.decoding.superset import difference, superset
     from arrow_avro.encoding.encode import RowEncoder, raw_rows
     from arrow_avro.encoding.pieces import EncodedRows
     from arrow_avro.encoding.validate import validate_datums
@@ -70,6 +70,7 @@ __all__ = [
     "codec",
     "decode_blob",
     "decode_blocks",
+    "difference",
     "first_not_utf8",
     "header",
     "header_schema",
@@ -96,7 +97,7 @@ _NAMES = {
     "decoding.decode": ("decode_blob", "decode_blocks"),
     "decoding.plan": ("unresolved",),
     "decoding.resolve": ("resolve",),
-    "decoding.superset": ("superset",),
+    "decoding.superset": ("difference", "superset"),
     "encoding.encode": ("RowEncoder", "raw_rows"),
     "encoding.pieces": ("EncodedRows",),
     "encoding.validate": ("validate_datums",),

@@ -48,6 +48,16 @@ def resolve(writer: AvroType, reader: AvroType) -> Plan:
     return _Resolution().plan(writer, reader, ())
 
 
+def default_value(member: AvroField, reader: AvroType) -> pa.Array | None:
+    """The default that a field declares, as a value of the type `reader`; None if it is none of the field's type."""
+    try:
+        if member.has_default and is_valid_default(member.type, member.default):
+            return single(member.type, resolve(member.type, reader), default_datum(member.type, member.default))
+    except (UnrepresentableValueError, CorruptError, UnicodeEncodeError, TypeError, pa.ArrowException):
+        return None  # no column can hold it
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class _BranchIndex:
     """The places of the branches of a union, which may have thousands.
@@ -185,14 +195,9 @@ class _Resolution:
         if not member.has_default:
             reason = f"{writer} has no such field and the reader's schema gives no default"
             return plans.Unresolved(self._reader(member.type).arrow, UnresolvedError(path, reason))
-        plan = self.plan(member.type, member.type, path)
-        try:
-            if is_valid_default(member.type, member.default):
-                return plans.DefaultField(
-                    plan.arrow, single(member.type, plan, default_datum(member.type, member.default))
-                )
-        except (UnrepresentableValueError, CorruptError, UnicodeEncodeError, pa.ArrowException):
-            pass
+        value, plan = default_value(member, member.type), self.plan(member.type, member.type, path)
+        if value is not None:
+            return plans.DefaultField(plan.arrow, value)
         reason = f"its default {member.default!r} is no {member.type}"
         return plans.Unresolved(plan.arrow, UnresolvedError(path, reason))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain
+from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any
 
 from arrow_avro.schema import AvroSchema, read_schema
@@ -23,7 +23,7 @@ from arrow_avro.types import (
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from arrow_avro.decoding.plan import Path
 
@@ -47,52 +47,89 @@ _MICROS = {
 _NULL = AvroType("null")
 
 
+@dataclass(frozen=True)
+class Difference:
+    """A column whose types in earlier schemas and in a later one have no common one."""
+
+    column: str
+    earlier: str
+    later: str
+
+
 class _DifferError(TypeError):
     """Two types have no common one."""
 
     def __init__(self, path: Path, left: object, right: object) -> None:
-        super().__init__(f"column {'.'.join(path) or '*'!r} is {left} in one and {right} in the other")
+        self.difference = Difference(".".join(path) or "*", str(left), str(right))
+        super().__init__(f"column {self.difference.column!r} is {left} in one and {right} in the other")
 
 
-def superset(schemas: Sequence[AvroSchema]) -> AvroSchema:
+@dataclass(frozen=True, slots=True)
+class _OptionalField(AvroField):
+    """A field that some of the schemas that were merged lack."""
+
+
+def superset(schemas: Sequence[AvroSchema], columns: Collection[str] | None = None) -> AvroSchema:
     """The reader schema that every one of `schemas` resolves to.
 
-    Fields are matched by name and stand in the order in which they first appear. One that some schema lacks becomes
-    nullable, with default null. Numbers widen, times become microseconds, decimals of one scale take the greater
-    precision, records merge. Raises ConfigurationError, naming two schemas, the column and its types, where two have
-    no common type, and for a record that contains itself.
+    Fields are matched by name and stand in the order in which they first appear. One that some schema lacks has the
+    default that the others declare; if these do not agree it becomes nullable, with default null. Numbers widen, times
+    become microseconds, decimals of one scale take the greater precision, records merge.
+
+    columns: other columns of the rows are left out, unless there is one schema only.
+
+    Raises ConfigurationError, naming two schemas, the column and its types, where two have no common type, and for a
+    record that contains itself.
     """
     distinct = list({schema.json: schema for schema in schemas}.values())
     if not distinct:
         raise ConfigurationError("there is no writer schema to read by. Give option avroSchema.")
     if len(distinct) == 1:
         return distinct[0]
+    rows = {schema.fingerprint: _of_columns(schema.row, columns) for schema in distinct}
     try:
-        merged = reduce(lambda left, right: _merge(left, right, ()), (schema.row for schema in distinct))
-        return read_schema(json.dumps(_Renderer().render(merged, ""), separators=(",", ":")))
+        return read_schema(json.dumps(_Renderer().render(_merge_all(rows.values()), ""), separators=(",", ":")))
     except _DifferError as cause:
-        raise _conflict(distinct, cause) from cause
+        raise _conflict(rows, cause) from cause
     except UnsupportedSchemaError as cause:
         step = "Give option avroSchema with fewer columns."
         raise ConfigurationError(f"the common schema of the writers' {cause}. {step}") from cause
 
 
-def _conflict(schemas: Sequence[AvroSchema], cause: _DifferError) -> ConfigurationError:
+def difference(schemas: Sequence[AvroSchema]) -> Difference | None:
+    """The first column for which `schemas`, taken in this order, have no superset; None if they have one."""
+    try:
+        _merge_all(schema.row for schema in schemas)
+    except _DifferError as cause:
+        return cause.difference
+    return None
+
+
+def _of_columns(row: AvroType, columns: Collection[str] | None) -> AvroType:
+    if columns is None:
+        return row
+    return replace(row, fields=tuple(member for member in row.fields if member.column in columns))
+
+
+def _conflict(rows: Mapping[str, AvroType], cause: _DifferError) -> ConfigurationError:
     """The error for the first two schemas that have no common one, or for all if every two have."""
-    for place, right in enumerate(schemas):
-        for left in schemas[:place]:
-            try:
-                _merge(left.row, right.row, ())
-            except _DifferError as pair:  # noqa: PERF203 - the error is what is looked for
-                return ConfigurationError(_message(f"{left.fingerprint} and {right.fingerprint}", pair))
-    return ConfigurationError(_message(", ".join(schema.fingerprint for schema in schemas), cause))
+    for (of_left, left), (of_right, right) in combinations(rows.items(), 2):
+        try:
+            _merge(left, right, ())
+        except _DifferError as pair:  # noqa: PERF203 - the error is what is looked for
+            return ConfigurationError(_message(f"{of_left} and {of_right}", pair))
+    return ConfigurationError(_message(", ".join(rows), cause))
 
 
 def _message(fingerprints: str, cause: _DifferError) -> str:
     return (
-        f"the writer schemas {fingerprints} have no common reader schema: {cause}. Give option avroSchema without that "
-        f"column, or read the blobs of each schema by themselves."
+        f"the writer schemas {fingerprints} have no common reader schema: {cause}. Leave that column out: name the "
+        "others in option columns, or give option avroSchema without it."
     )
+
+
+def _merge_all(rows: Iterable[AvroType]) -> AvroType:
+    return reduce(lambda left, right: _merge(left, right, ()), rows)
 
 
 def _merge(left: AvroType, right: AvroType, path: Path) -> AvroType:
@@ -208,18 +245,38 @@ def _merge_records(left: AvroType, right: AvroType, path: Path) -> AvroType:
 
 
 def _merge_fields(left: AvroField, right: AvroField | None, path: Path) -> AvroField:
+    """One field of two, or of one where the other schema lacks it. Order does not matter."""
     inner = (*path, left.column)
     if right is None:
-        return _defaulted(left, _merge(left.type, _NULL, inner))
+        return _optional(left, _agree(left, left, left.type), inner)
     if left.column != right.column:
         raise _DifferError((*path, left.name), f"named {left.column!r}", f"{right.column!r}")
-    return left if left == right else _defaulted(left, _merge(left.type, right.type, inner))
+    if left == right:
+        return left
+    merged = replace(left, type=_merge(left.type, right.type, inner))
+    agreed = _agree(left, right, merged.type)
+    if isinstance(left, _OptionalField) or isinstance(right, _OptionalField):
+        return _optional(merged, agreed, inner)
+    return merged if agreed else replace(merged, has_default=False, default=None)
 
 
-def _defaulted(field: AvroField, avro: AvroType) -> AvroField:
-    """`field` with another type: with default null if that may be null, else without, since every writer has it."""
-    nullable = may_be_null(avro)
-    return replace(field, type=avro, has_default=nullable, default=None)
+def _agree(left: AvroField, right: AvroField, merged: AvroType) -> bool:
+    """Whether two fields declare one default, and it means the same as a value of their common type."""
+    if not (left.has_default and right.has_default and left.default == right.default):
+        return False
+    if left.default is None:
+        return may_be_null(merged)
+    from arrow_avro.decoding.resolve import default_value  # noqa: PLC0415 - loads the decoder, for few schemas
+
+    becomes = default_value(replace(left, type=merged), merged)
+    return becomes is not None and all(becomes == default_value(each, merged) for each in (left, right))
+
+
+def _optional(field: AvroField, agreed: bool, path: Path) -> AvroField:
+    """A field that some schema lacks: with the default on which the others have `agreed`, else null."""
+    if agreed:
+        return _OptionalField(field.name, field.column, field.type, has_default=True, default=field.default)
+    return _OptionalField(field.name, field.column, _merge(field.type, _NULL, path), has_default=True)
 
 
 class _Renderer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from typing import Any
 
 import fastavro
@@ -12,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_avro.decoding.decode import decode_blob, superset
-from arrow_avro.schema import AvroSchema, arrow_schema, infer, parse
+from arrow_avro.decoding.decode import decode_blob
+from arrow_avro.decoding.superset import Difference, difference, superset
+from arrow_avro.schema import AvroSchema, arrow_schema, infer, parse, read_schema
 from azure_account.errors import ConfigurationError
 
 Json = Any
@@ -69,6 +71,20 @@ def test_a_field_that_some_lack_is_nullable_with_default_null() -> None:
         {"name": "b", "type": ["null", "string"], "default": None},
         {"name": "c", "type": ["null", "int"], "default": None},
     ] == found.root["fields"]
+
+
+def test_columns_that_are_not_asked_for_are_left_out_whatever_their_types() -> None:
+    schemas = [record(a="int", bad="int"), record(bad="string", a="long"), record(b="int")]
+    with pytest.raises(ConfigurationError, match="name the others in option columns"):
+        superset(schemas)
+    assert [{"name": "a", "type": ["null", "long"], "default": None}] == superset(schemas, ["a"]).root["fields"]
+    assert ["a", "b"] == arrow_schema(superset(schemas, ["b", "a"])).names
+
+
+def test_the_difference_is_that_of_the_first_schema_without_a_superset() -> None:
+    schemas = [record(a="int"), record(a="long", b=POINT), record(b={**POINT, "fields": []}), record(a="string")]
+    assert difference(schemas[:3]) is None
+    assert Difference("a", "long", "string") == difference(schemas)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +199,76 @@ def test_a_record_that_contains_itself_is_refused() -> None:
     tree = parse('{"type":"record","name":"row","fields":[{"name":"next","type":["null","row"]}]}')
     with pytest.raises(ConfigurationError, match="contains itself"):
         superset([tree, record(a="int")])
+
+
+# --- defaults ---------------------------------------------------------------------------------------------------------
+
+KINDS = enum("EDIT", "NEW")
+_DECLARED: list[tuple[Json, Any]] = [
+    # Types that have a common one, each with the defaults that it may declare.
+    (KINDS, "EDIT"),
+    (KINDS, "NEW"),
+    (enum("EDIT", "LOG"), "EDIT"),
+    ("string", "EDIT"),
+    (["null", "string"], None),
+    (["string", "null"], "EDIT"),
+]
+
+
+def declared(avro: Json, **default: Any) -> AvroSchema:
+    members = [{"name": "n", "type": "int"}, {"name": "v", "type": avro, **default}]
+    return read_schema(json.dumps({"type": "record", "name": "row", "fields": members}))
+
+
+def read_of_older(*schemas: AvroSchema) -> Any:
+    """What a row without the column `v` is read as."""
+    older = record(n="int")
+    blob = io.BytesIO()
+    fastavro.writer(blob, older.root, [{"n": 1}])
+    (batch,) = decode_blob(blob.getvalue(), blob="a", reader=superset([older, *schemas]))
+    return batch.column("v")[0].as_py()
+
+
+def test_a_column_that_some_lack_has_the_default_of_those_that_have_it() -> None:
+    assert "EDIT" == read_of_older(declared(KINDS, default="EDIT"))
+    assert not arrow_schema(superset([record(n="int"), declared(KINDS, default="EDIT")])).field("v").nullable
+
+
+def test_a_default_that_no_column_can_hold_is_none() -> None:
+    assert read_of_older(declared("int", default="EDIT")) is None
+    assert (
+        read_of_older(declared({"type": "bytes", "logicalType": "decimal", "precision": 1}, default="\u007f")) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "default"),
+    [
+        (MILLIS, MICROS, 1000),
+        ("string", "bytes", "é"),
+        ({"type": "array", "items": "string"}, {"type": "array", "items": "bytes"}, ["é"]),
+    ],
+)
+def test_defaults_that_are_written_alike_and_mean_different_values_do_not_agree(
+    left: Json, right: Json, default: Any
+) -> None:
+    assert read_of_older(declared(left, default=default), declared(left, default=default)) is not None
+    assert read_of_older(declared(left, default=default), declared(right, default=default)) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from(_DECLARED), st.booleans()), min_size=1, max_size=4), st.randoms())
+def test_whoever_is_merged_first_the_default_is_the_one_on_which_all_agree(
+    having: list[tuple[tuple[Json, Any], bool]], draws: random.Random
+) -> None:
+    """The oracle is the rule in one sentence: all that have the column declare this default."""
+    values = {default if declares else "none declared" for (_, default), declares in having}
+    expected = values.pop() if len(values) == 1 and "none declared" not in values else None
+    schemas = [declared(avro, **({"default": default} if declares else {})) for (avro, default), declares in having]
+    every = [record(n="int"), *schemas]
+    draws.shuffle(every)
+    (found,) = (each for each in superset(every).row.fields if each.name == "v")
+    assert (True, expected) == (found.has_default, found.default)
+    assert expected == read_of_older(*schemas)
 
 
 # --- every writer's rows resolve to it --------------------------------------------------------------------------------
