@@ -49,7 +49,7 @@ def resolve(writer: AvroType, reader: AvroType) -> Plan:
 
 
 def default_value(member: AvroField, reader: AvroType) -> pa.Array | None:
-    """The default that a field declares, as a value of the type `reader`; None if it is none of the field's type."""
+    """The default that a field declares, as a value of the type `reader`. None unless it is of the field's own type."""
     try:
         if member.has_default and is_valid_default(member.type, member.default):
             return single(member.type, resolve(member.type, reader), default_datum(member.type, member.default))

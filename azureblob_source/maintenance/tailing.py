@@ -112,6 +112,6 @@ class Tail:
             except NotFoundError:
                 logger.warning("blob %s of version %d is deleted, its rows are left out", blob.name, entry.version)
                 continue
-            reader = superset(tuple(self._schemas.values()))
+            reader = superset(tuple(self._schemas.values()), self.columns)
             for batch in decode_blob(data, blob=blob.name, reader=reader, columns=self.columns):
                 yield Rows(entry, blob, batch)

@@ -24,7 +24,7 @@ from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, str
 from azureblob_source.read.publication import PublicationWait, not_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from arrow_avro import AvroSchema
     from azure_account.account import BlobContainer
@@ -53,13 +53,17 @@ class Snapshot:
 
     @property
     def reader_schema(self) -> AvroSchema:
-        """The schema that every blob's rows resolve to. `ConfigurationError` names a blob that has no columns."""
+        """The schema that every blob's rows resolve to. Errors as of `reader_schema_of`."""
+        return self.reader_schema_of(None)
+
+    def reader_schema_of(self, columns: Collection[str] | None) -> AvroSchema:
+        """The same in these columns, None for all. `ConfigurationError` names a blob that has no columns."""
         for schema, name in zip(self.schemas, self.examples, strict=False):
             try:
                 arrow_schema(schema)
             except ConfigurationError as cause:  # noqa: PERF203 - names the blob
                 raise ConfigurationError(f"read blob {name} failed: {cause}") from cause
-        return superset(self.schemas)
+        return superset(self.schemas, columns)
 
 
 def take_snapshot(

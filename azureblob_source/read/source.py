@@ -95,18 +95,21 @@ class ReadPlan:
 
     @cached_property
     def reader_schema(self) -> AvroSchema:
-        """The schema that rows are resolved to."""
-        return self.options.avro_schema or self.inferred or self._logged_schema() or self.snapshot.reader_schema
+        """The schema that rows are resolved to: the superset of the writers', in the columns that are read."""
+        options = self.options
+        given = options.avro_schema or self.inferred
+        if given is not None:
+            return given
+        logged = self._logged_schemas()
+        return superset(logged, options.columns) if logged else self.snapshot.reader_schema_of(options.columns)
 
-    def _logged_schema(self) -> AvroSchema | None:
-        """The superset of the writer schemas that the entry of the version names, for which no other entry is read."""
+    def _logged_schemas(self) -> list[AvroSchema]:
+        """The writer schemas that the entry of the version names, for which no other entry is read."""
         log, version = self.log, self.options.version
         entry = log.head()
         if entry is not None and version is not None:
             entry = log.read(version) if version <= entry.version else None
-        if entry is None or not entry.schemas:
-            return None
-        return superset(writer_schemas(log, entry.schemas))
+        return [] if entry is None or not entry.schemas else writer_schemas(log, entry.schemas)
 
     def arrow_schema(self) -> pa.Schema:
         """The schema of the rows: the requested columns, then the metadata columns."""
@@ -116,7 +119,9 @@ class ReadPlan:
         columns = self.options.columns or whole.names
         unknown = [column for column in columns if column not in whole.names]
         if unknown:
-            message = f"Option `columns` names {', '.join(unknown)}; the stream has {', '.join(whole.names)}."
+            schemas = () if self.options.avro_schema else self._logged_schemas() or self.snapshot.schemas
+            known = dict.fromkeys([*whole.names, *(field.column for each in schemas for field in each.row.fields)])
+            message = f"Option `columns` names {', '.join(unknown)}; the stream has {', '.join(known)}."
             raise ConfigurationError(message)
         metadata = [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
         taken = [name for name in metadata if name in columns]
