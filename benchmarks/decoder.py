@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import fastavro
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from datafusion import SessionConfig, SessionContext
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 SYNC = bytes(range(16))
 ROUNDS = 7
 SLOW_ROWS = 20_000  # rows given to fastavro, whose rate does not depend on their number
+VECTOR, VECTORS = 768, 30_000
 SCRATCH = "/dev/shm"  # noqa: S108 - a file in memory, and one of our own
 
 Json = Any
@@ -51,6 +53,16 @@ def blob_of(table: pa.Table, rows: int) -> bytes:
         encoded = encoder.encode(batch)
         pieces += block(batch.num_rows, encoded.data.data[: encoded.offsets[-1]], SYNC)
     return b"".join(pieces)
+
+
+def vectors(kind: pa.DataType) -> pa.Table:
+    """Rows of an id and an array of fixed-width values, as embeddings are."""
+    values = np.random.default_rng(1).integers(0, 2, VECTORS * VECTOR)
+    offsets = np.arange(0, len(values) + 1, VECTOR, dtype=np.int32)
+    item = pa.field("element", kind, nullable=False)
+    arrays = pa.ListArray.from_arrays(offsets, pa.array(values).cast(kind), type=pa.list_(item))
+    fields = [pa.field("id", pa.int64(), nullable=False), pa.field("vector", arrays.type, nullable=False)]
+    return pa.table([pa.array(np.arange(VECTORS)), arrays], schema=pa.schema(fields))
 
 
 def ours(decoder: str) -> Read:
@@ -222,6 +234,9 @@ def main() -> None:
             speed(f"{name}, {table.num_columns} columns, blocks of 16 KB", table, small, None),
             speed(f"{name}, 2 of {table.num_columns} columns", table, large, table.column_names[-2:]),
         ]
+    for kind in (pa.float32(), pa.float64(), pa.bool_()):
+        table = vectors(kind)
+        reports.append(speed(f"vectors of {VECTOR} values of type {kind}, blocks of 1 MB", table, 300, None))
     reports.append(correctness())
     console = Console(width=140)
     for report in reports:

@@ -97,6 +97,14 @@ pub fn extend<T: Copy>(output: &mut Vec<T>, values: &[T]) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Appends values of `N` bytes each, of which `data` has whole ones.
+pub fn extend_by<T, const N: usize>(output: &mut Vec<T>, data: &[u8], value: fn([u8; N]) -> T) -> Result<(), Fault> {
+    let chunks = data.chunks_exact(N);
+    reserve(output, chunks.len())?;
+    output.extend(chunks.map(|chunk| value(chunk.try_into().unwrap_or([0; N]))));
+    Ok(())
+}
+
 #[cold]
 #[inline(never)]
 fn reserve<T>(output: &mut Vec<T>, more: usize) -> Result<(), Fault> {

@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::fault::Fault;
-use crate::outputs::{extend, push, Gathered, Outputs, ROWS};
+use crate::outputs::{extend, extend_by, push, Gathered, Outputs, ROWS};
 use crate::skip::{skip, Call, Skip};
 
 /// Items without bytes (nulls, records without fields) that one array may claim to have.
@@ -25,6 +25,19 @@ pub enum Leaf {
     /// Bytes or a string: where it ends, and itself.
     Text { words: usize, bytes: usize },
     Fixed { bytes: usize, size: usize },
+}
+
+impl Leaf {
+    /// The bytes of each value, if all have as many.
+    fn width(&self) -> Option<usize> {
+        match self {
+            Leaf::Boolean { .. } => Some(1),
+            Leaf::Float { .. } => Some(4),
+            Leaf::Double { .. } => Some(8),
+            Leaf::Fixed { size, .. } => Some(*size),
+            Leaf::Int { .. } | Leaf::Long { .. } | Leaf::Text { .. } => None,
+        }
+    }
 }
 
 /// A value that each row has once. If it is `nullable`: the output of its validity, and the branch that is not null. A null
@@ -137,6 +150,25 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Copies so many values of one width, which follow each other, as a whole.
+    fn packed(&mut self, leaf: &Leaf, count: usize) -> Result<(), Fault> {
+        let Run { cursor, outputs, .. } = self;
+        let size = leaf.width().and_then(|width| width.checked_mul(count)).ok_or(Fault::End)?;
+        let data = cursor.bytes(size)?;
+        match leaf {
+            Leaf::Float { words } => extend_by(&mut outputs.words[*words], data, u32::from_le_bytes),
+            Leaf::Double { longs } => extend_by(&mut outputs.longs[*longs], data, u64::from_le_bytes),
+            Leaf::Boolean { bytes } => {
+                if data.iter().any(|byte| *byte > 1) {
+                    return Err(Fault::Outside(0, 1));
+                }
+                extend(&mut outputs.bytes[*bytes], data)
+            }
+            Leaf::Fixed { bytes, .. } => extend(&mut outputs.bytes[*bytes], data),
+            Leaf::Int { .. } | Leaf::Long { .. } | Leaf::Text { .. } => Err(Fault::Impossible), // they have no width
+        }
+    }
+
     fn items(&mut self, longs: usize, item: &'a [Read], empty: bool, item_bytes: u64) -> Result<(), Fault> {
         let mut total = 0i64;
         loop {
@@ -157,10 +189,10 @@ impl<'a> Run<'a> {
                 self.budget = Some(left.checked_sub(items.saturating_mul(item_bytes)).ok_or(Fault::Budget)?);
             }
             total = total.checked_add(count).filter(|total| *total <= INT_MAX).ok_or(Fault::Outside(0, INT_MAX))?;
-            if !empty {
-                for _ in 0..items {
-                    self.read(item)?;
-                }
+            match item {
+                _ if empty => {}
+                [Read::Leaf(leaf)] if leaf.width().is_some() => self.packed(leaf, items as usize)?,
+                _ => (0..items).try_for_each(|_| self.read(item))?,
             }
         }
         push(&mut self.outputs.longs[longs], total as u64)

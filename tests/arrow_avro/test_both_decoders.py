@@ -95,6 +95,26 @@ def test_records_that_contain_themselves_too_often_are_beyond_a_limit() -> None:
         assert "nested too deeply to be skipped" in found.text
 
 
+PACKED = {"float": 4, "double": 8, "boolean": 1, '{"type": "fixed", "name": "f", "size": 3}': 3}
+
+
+@native
+@pytest.mark.parametrize("item", PACKED)
+def test_items_of_one_width_are_read_alike_wherever_their_bytes_end(item: str) -> None:
+    """The compiled decoder copies them as a whole, and the second array is in two blocks, one with its size."""
+    avro = json.loads(item) if item.startswith("{") else item
+    row = {"type": "record", "name": "row", "fields": [{"name": "v", "type": {"type": "array", "items": avro}}]}
+    size = PACKED[item]
+    values = bytes(place % 2 for place in range(5 * size))
+    whole = encode(0) + encode(2) + values[: 2 * size] + encode(-3) + encode(3 * size) + values[2 * size :] + encode(0)
+    for body in [whole[:end] for end in range(len(whole) + 1)] + [whole.replace(b"\1", b"\2")]:
+        blob = header(json.dumps(row), "null", fuzz.SYNC) + b"".join(map(bytes, block(2, body, fuzz.SYNC)))
+        pure, compiled = (fuzz.decoded(fuzz.Case(blob, ReadLimits()), decoder) for decoder in ("pure", "native"))
+        assert (pure.error, pure.places) == (compiled.error, compiled.places)
+        assert pure.rows == compiled.rows
+        assert bool(pure.error) == (len(body) < len(whole) or (b"\2" in body and item == "boolean"))
+
+
 def test_the_decoder_that_is_asked_for_reads_or_the_error_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "pure")
     assert scanner_class() is ForthScanner
