@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 _accounts: dict[tuple[int, AccountSettings], RetryingAccount] = {}
 _lock = threading.Lock()
 _lock_owner = os.getpid()
-_WORKERS = frozenset({"pyspark.daemon", "pyspark.worker"})
-_kept_modules = 0
 
 
 def open_account(options: Mapping[str, str] | None = None) -> StorageAccount:
@@ -50,7 +46,6 @@ def connect(settings: AccountSettings) -> StorageAccount:
             for stale in [old for old in _accounts if old[0] != key[0]]:
                 del _accounts[stale]
             _accounts[key] = _new_account(settings)
-        _keep_modules()
         return _accounts[key]
 
 
@@ -60,18 +55,6 @@ def _own_lock() -> threading.Lock:
     if _lock_owner != os.getpid():
         _lock, _lock_owner = threading.Lock(), os.getpid()
     return _lock
-
-
-def _keep_modules() -> None:
-    """In a worker of Spark: what has been imported so far is not searched for garbage again.
-
-    With the SDK and what Spark imports, such a collection takes 50 ms, and without them 1 ms. In other processes
-    nothing changes, since garbage that is there now is kept as well.
-    """
-    global _kept_modules  # noqa: PLW0603 - of the process
-    if len(sys.modules) != _kept_modules and not _WORKERS.isdisjoint(sys.orig_argv):
-        _kept_modules = len(sys.modules)
-        gc.freeze()
 
 
 def _new_account(settings: AccountSettings) -> RetryingAccount:

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from arrow_avro import arrow_of, arrow_schema, spark_of, superset
 from azure_account import connect
 from azure_account.errors import ConfigurationError, describe
+from azure_account.worker_modules import keep_modules
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
@@ -205,7 +206,9 @@ class BaseReader:
             ignore_corrupt=self.options.ignore_corrupt,
             limits=self.options.limits,
         )
-        decoded = read_splits(self.plan.container, partition.splits, settings)
+        container = self.plan.container
+        keep_modules()
+        decoded = read_splits(container, partition.splits, settings)
         for split, batch in decoded:
             if not metadata:
                 yield batch

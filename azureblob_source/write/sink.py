@@ -29,6 +29,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from azure_account import connect
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from azure_account.worker_modules import keep_modules
 from azureblob_source import metrics
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
@@ -73,6 +74,7 @@ class _Sink:
 
         plan: WritePlan = pickle.loads(self._tasks)  # noqa: S301 - of `__init__`
         container = container_of(self.plan)
+        keep_modules()
         writer = _task()
         source = f"{writer.get('query', 'batch')}/{writer['task']}"
         try:

@@ -27,6 +27,7 @@ from adjunct_store.versions.names import StoreNames
 from arrow_avro import first_not_utf8, well_formed
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.location import Location
+from azure_account.worker_modules import keep_modules
 from state_backup import LEAST_KEPT, TaskIdentity, WriterHandover, WriterSettings, open_state, restore
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class PartitionWriter:
             if first is None:
                 return PartitionReport(partition, "", 0, 0, rows.nulls)
             container = self.location.open()
+            keep_modules()
             cache = None if self.cache_dir is None else Path(self.cache_dir)
             folder = store_folder(container, self.location.path, cache)
             with working_directory(folder, self.generation, partition) as work:

@@ -26,6 +26,7 @@ from adjunct_store.versions.pins import Pinning, ReaderId, reader_of
 from adjunct_store.view import Form, View, open_view
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from azure_account.worker_modules import keep_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,6 +204,7 @@ def _open(store: StoreReadSpec, version: Version, generation: Generation) -> _Op
         directories = LazyDirectories(_host_cache(store), version)
         metrics = StoreMetrics(store.location.container, store.location.path)
         schema = StoreSchema.from_json(generation.schema)
+        keep_modules()
         view = open_view(directories, schema, store.form, metrics, partial(_discard, key, directories))
         found = _opened[key] = _OpenVersion(view, directories, metrics, reader, turn)
     found.reader, found.turn = reader, turn
