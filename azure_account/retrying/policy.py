@@ -6,8 +6,9 @@ own policy waits 15 s before the first retry and ignores `Retry-After`, so it is
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import timezone
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -52,14 +53,23 @@ def retry_after_seconds(headers: Mapping[str, str], now: float) -> float | None:
     headers are ignored.
     """
     for name in ("x-ms-retry-after-ms", "retry-after-ms"):
-        if headers.get(name, "").strip().isdecimal():
-            return int(headers[name]) / 1000
-    value = headers.get("retry-after", "").strip()
-    if value.isdecimal():
-        return float(int(value))
+        if (count := _count(headers.get(name, ""))) is not None:
+            return count / 1000
+    value = headers.get("retry-after", "")
+    if (count := _count(value)) is not None:
+        return float(count)
+    at = http_date(value)
+    return None if at is None else max(0.0, at.timestamp() - now)
+
+
+def _count(header: str) -> int | None:
+    return int(header) if re.fullmatch(r"\s*\d{1,15}\s*", header, re.ASCII) else None
+
+
+def http_date(header: str) -> datetime | None:
+    """The moment that a header names, which is in UTC where it names no zone; None if it is malformed."""
     try:
-        at = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+        found = parsedate_to_datetime(header)
+        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+    except (TypeError, ValueError, LookupError, ArithmeticError):
         return None
-    zoned = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
-    return max(0.0, zoned.timestamp() - now)

@@ -37,9 +37,10 @@ class AttemptTimeoutError(AzureError):
 
 
 class _Attempt(threading.local):
-    """The attempt that a thread is making. end: monotonic seconds; None for no limit."""
+    """The attempt that a thread is making. end: monotonic seconds; None for no limit. answered: see `was_answered`."""
 
     end: float | None = None
+    answered: bool = False
 
 
 _attempt = _Attempt()
@@ -49,10 +50,16 @@ _attempt = _Attempt()
 def attempt_limit(seconds: float | None) -> Iterator[None]:
     """Limit the requests that this thread makes by a `LimitedAdapter`: they end with `AttemptTimeoutError`."""
     _attempt.end = None if seconds is None else SYSTEM_CLOCK.monotonic() + seconds
+    _attempt.answered = False
     try:
         yield
     finally:
         _attempt.end = None
+
+
+def was_answered() -> bool:
+    """Whether the head of an answer has arrived in the last attempt of this thread."""
+    return _attempt.answered
 
 
 def _left(end: float) -> float:
@@ -86,7 +93,9 @@ class LimitedAdapter(HTTPAdapter):
             left = _left(_attempt.end)
             connect, read = kwargs["timeout"]
             kwargs["timeout"] = (min(connect, left / 2), min(read, left))
-        return super().send(request, *args, **kwargs)
+        answer = super().send(request, *args, **kwargs)
+        _attempt.answered = True
+        return answer
 
 
 class _LimitedBytes(io.RawIOBase):

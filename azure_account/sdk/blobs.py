@@ -5,26 +5,24 @@ It is imported when an account is connected, not before: the SDK takes half a se
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContentSettings, StandardBlobTier
 
 from azure_account.account import BlobContent, BlobProperties
 from azure_account.names import MAX_PUT_BYTES
 from azure_account.retrying.container import READ_CHUNK_BYTES
-from azure_account.sdk.attempt_limit import attempt_limit
 from azure_account.sdk.conditions import of_condition, of_etag
 from azure_account.sdk.credentials import sdk_credential
-from azure_account.sdk.failures import RequestContext, error_code, failure_of
-from azure_account.sdk.transport import AnswerDate, quiet_logs, transport
-from azure_account.service import Absent, Page
+from azure_account.sdk.failures import PastTheEnd, RequestContext, one_attempt
+from azure_account.sdk.transport import NO_ETAG, AnswerDate, quiet_logs, transport
+from azure_account.service import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from azure.storage.blob import BlobClient
     from azure.storage.blob import BlobProperties as SdkProperties
@@ -96,7 +94,7 @@ class AzureBlobs:
                 **_attributes(attributes),
                 **of_condition(condition),
             )
-            return _quoted(answer["etag"])
+            return _etag(answer["etag"])
 
     def put(
         self,
@@ -118,7 +116,7 @@ class AzureBlobs:
                 **of_condition(condition),
                 **self._upload,
             )
-            return _quoted(answer["etag"])
+            return _etag(answer["etag"])
 
     def get(self, container: str, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
         """Get Blob, one range."""
@@ -131,10 +129,9 @@ class AzureBlobs:
                     start, length, max_concurrency=1, decompress=False, raw_response_hook=date, **of_etag(if_match)
                 )
                 whole = replace(_properties(blob, answer.properties), size=_whole_size(answer.properties), tier=None)
-                data = b"".join(answer.chunks())  # `readall` copies it once more
-        except _PastTheEnd:
+                return _content(b"".join(answer.chunks()), whole, date)  # `readall` copies it once more
+        except PastTheEnd:
             return self._without_bytes(container, blob, if_match)
-        return _content(data, whole, date)
 
     def properties(self, container: str, blob: str) -> BlobProperties:
         """Get Blob Properties."""
@@ -191,21 +188,21 @@ class AzureBlobs:
         with self._failures("acquire lease", container, blob):
             lease = BlobLeaseClient(self._blob(container, blob), lease_id)
             lease.acquire(lease_duration=seconds, **self._lease)
-            return _quoted(lease.etag)
+            return _etag(lease.etag)
 
     def renew_lease(self, container: str, blob: str, lease_id: str) -> str:
         """Lease Blob, renew."""
         with self._failures("renew lease", container, blob):
             lease = BlobLeaseClient(self._blob(container, blob), lease_id)
             lease.renew(**self._lease)
-            return _quoted(lease.etag)
+            return _etag(lease.etag)
 
     def release_lease(self, container: str, blob: str, lease_id: str) -> str:
         """Lease Blob, release."""
         with self._failures("release lease", container, blob):
             lease = BlobLeaseClient(self._blob(container, blob), lease_id)
             lease.release(**self._lease)
-            return _quoted(lease.etag)
+            return _etag(lease.etag)
 
     def break_lease(self, container: str, blob: str) -> None:
         """Lease Blob, break with period 0."""
@@ -216,27 +213,17 @@ class AzureBlobs:
         date = AnswerDate()
         with self._failures("get properties of", container, blob):
             found = self._blob(container, blob).get_blob_properties(raw_response_hook=date, **of_etag(if_match))
-        return _content(b"", _properties(blob, found), date)
+            return _content(b"", _properties(blob, found), date)
 
-    @contextmanager
-    def _failures(self, operation: str, container: str, blob: str = "") -> Iterator[None]:
-        """Turn the SDK's errors into ours. `from None`, because their text may contain a signature."""
-        try:
-            with attempt_limit(self._settings.timeouts.attempt):
-                yield
-        except AzureError as error:
-            if isinstance(error, HttpResponseError) and error_code(error) == "InvalidRange":
-                raise _PastTheEnd("the range begins past the end") from None
-            target = f"{container}/{blob}" if blob else container
-            raise failure_of(error, RequestContext(operation, target, self._settings)) from None
-
-
-class _PastTheEnd(Absent):
-    """The range begins at or past the end of the blob."""
+    def _failures(self, operation: str, container: str, blob: str = "") -> AbstractContextManager[None]:
+        target = f"{container}/{blob}" if blob else container
+        return one_attempt(RequestContext(operation, target, self._settings), self._settings.timeouts.attempt)
 
 
 def _content(data: bytes, blob: BlobProperties, date: AnswerDate) -> BlobContent:
-    return BlobContent(data, blob, (date.time(blob.name) - blob.last_modified).total_seconds())
+    if not blob.etag:
+        raise ValueError(NO_ETAG)
+    return BlobContent(data, blob, (date.time() - blob.last_modified).total_seconds())
 
 
 def _size(data: Bytes) -> int:
@@ -256,6 +243,13 @@ def _attributes(attributes: BlobAttributes) -> dict[str, Any]:
 
 def _lease_option(lease_id: str | None) -> dict[str, Any]:
     return {} if lease_id is None else {"lease": lease_id}
+
+
+def _etag(etag: object) -> str:
+    """The ETag of an answer, on which later conditions depend."""
+    if not etag:
+        raise ValueError(NO_ETAG)
+    return _quoted(etag)
 
 
 def _quoted(etag: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 from azure_account.options.authentication import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
 from azure_account.retrying.policy import RETRYABLE_STATUS, retry_after_seconds
-from azure_account.sdk.attempt_limit import AttemptTimeoutError
+from azure_account.sdk.attempt_limit import AttemptTimeoutError, attempt_limit, was_answered
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ _ABSENT = frozenset({"BlobNotFound", "EntityNotFound", "InvalidBlockList", "Reso
 _NO_PLACE = frozenset({"ContainerNotFound", "TableNotFound", "ContainerDisabled"})
 # Rejected without processing. A container or table that is being deleted can be created again within a minute.
 _THROTTLED = frozenset({"ServerBusy", "ContainerBeingDeleted", "TableBeingDeleted", "AccountBeingCreated"})
+_SHOWN = 120  # characters of a text of the SDK's that a message shows
 _NOT_IMPLEMENTED = "APINotImplemented"
 """Of the emulator, with status 500 or 501, by its version: a repeat cannot help."""
 
@@ -100,6 +102,32 @@ class RequestContext:
         return (self.settings.table_endpoint if self.tables else self.settings.blob_endpoint) or ""
 
 
+class PastTheEnd(Absent):
+    """The range begins at or past the end of the blob."""
+
+
+@contextmanager
+def one_attempt(context: RequestContext, limit: float | None) -> Iterator[None]:
+    """Turns the SDK's errors into ours. `from None`, because their text may contain a signature.
+
+    An answer that cannot be read is as good as lost: what the request has done is not known, nor is what was asked.
+    """
+    try:
+        with attempt_limit(limit):
+            yield
+    except AzureBlobError:  # which may be a ValueError
+        raise
+    except AzureError as error:
+        raise failure_of(error, context) from None
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        if not was_answered():
+            raise
+        lines = str(error).splitlines() or [type(error).__name__]
+        cause = f"the answer of {context.endpoint} cannot be read ({_plain(lines[0])[:_SHOWN]})"
+        step = "Have the proxy between here and the service pass the headers of answers as they are."
+        raise Ambiguous(cause, next_step=step) from None
+
+
 def failure_of(error: AzureError, context: RequestContext) -> Failure | AzureBlobError:
     """What to raise in place of `error`."""
     response = getattr(error, "response", None)
@@ -129,6 +157,8 @@ def _of_answer(error: HttpResponseError, response: Any, context: RequestContext)
         headers = {name.lower(): value for name, value in response.headers.items()}
         sure = code in _THROTTLED or status == HTTPStatus.TOO_MANY_REQUESTS
         return (Throttled if sure else Ambiguous)(cause, retry_after=retry_after_seconds(headers, SYSTEM_CLOCK.now()))
+    if code == "InvalidRange":
+        return PastTheEnd(cause)
     if code in _NO_PLACE or (status == HTTPStatus.NOT_FOUND and "/" not in context.target):
         return no_place(cause, context)
     if (

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from azure.core.exceptions import AzureError
 from azure.data.tables import EdmType, EntityProperty, TableClient, UpdateMode
 
 from azure_account.account import Entity
 from azure_account.errors import ConfigurationError
-from azure_account.sdk.attempt_limit import attempt_limit
 from azure_account.sdk.conditions import of_etag
 from azure_account.sdk.credentials import sdk_credential
-from azure_account.sdk.failures import RequestContext, failure_of, no_place
-from azure_account.sdk.transport import AnswerDate, quiet_logs, transport
+from azure_account.sdk.failures import RequestContext, no_place, one_attempt
+from azure_account.sdk.transport import NO_ETAG, AnswerDate, quiet_logs, transport
 from azure_account.service import Absent, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from azure.data.tables import TableEntity
@@ -67,7 +65,7 @@ class AzureTables:
         with self._failures("get entity", table, partition_key, row_key):
             date = AnswerDate()
             found = self._table(table).get_entity(partition_key, row_key, raw_response_hook=date)
-            return _entity(found, date.time(table))
+            return _entity(found, date.time())
 
     def query_page(self, table: str, partition_key: str | None, marker: str | None) -> Page[Entity]:
         """Query Entities, one page."""
@@ -84,7 +82,7 @@ class AzureTables:
                 )
             )
             pages = items.by_page(continuation_token=marker)
-            found = tuple(_entity(row, date.time(table)) for row in next(pages, ()))
+            found = tuple(_entity(row, date.time()) for row in next(pages, ()))
         return Page(found, getattr(pages, "continuation_token", None) or None)
 
     def delete_entity(self, table: str, partition_key: str, row_key: str, if_match: str | None) -> None:
@@ -122,15 +120,9 @@ class AzureTables:
             )
         return self._clients.setdefault(table, client)  # of two threads that have made one, both take the first one
 
-    @contextmanager
-    def _failures(self, operation: str, table: str, *keys: str) -> Iterator[None]:
-        """Turn the SDK's errors into ours. `from None`, because their text may contain a signature."""
-        try:
-            with attempt_limit(self._settings.timeouts.attempt):
-                yield
-        except AzureError as error:
-            context = RequestContext(operation, "/".join((table, *keys)), self._settings, tables=True)
-            raise failure_of(error, context) from None
+    def _failures(self, operation: str, table: str, *keys: str) -> AbstractContextManager[None]:
+        context = RequestContext(operation, "/".join((table, *keys)), self._settings, tables=True)
+        return one_attempt(context, self._settings.timeouts.attempt)
 
 
 def _row(entity: Entity) -> dict[str, Any]:
@@ -157,4 +149,6 @@ def _age(row: TableEntity, now: datetime) -> float | None:
 
 
 def _etag(answer: Mapping[str, Any]) -> str:
-    return str(answer.get("etag") or "")
+    if not answer.get("etag"):
+        raise ValueError(NO_ETAG)
+    return str(answer["etag"])

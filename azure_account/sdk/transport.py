@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -13,8 +12,8 @@ from azure.core.pipeline.transport import RequestsTransport
 from requests.utils import get_environ_proxies
 from urllib3.util import Retry
 
-from azure_account.errors import ConfigurationError, describe
 from azure_account.retrying.container import READ_CHUNK_BYTES
+from azure_account.retrying.policy import http_date
 from azure_account.sdk.attempt_limit import LimitedAdapter
 
 if TYPE_CHECKING:
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
 
 # Connections kept open per host. With more threads than that, the extra connections are closed after use.
 POOL_CONNECTIONS = 64
+
+NO_ETAG = "it has no header ETag"
+"""Why an answer cannot be read, see `failures.one_attempt`."""
 
 
 def transport(settings: AccountSettings, endpoint: str) -> RequestsTransport:
@@ -85,15 +87,16 @@ class AnswerDate:
     """A hook of a request: when the service answered, by its clock. Of several answers the first counts."""
 
     def __init__(self) -> None:
-        self._header = ""
+        self._header: str | None = None
 
     def __call__(self, answer: Any) -> None:
         """Note the date of an answer, as `raw_response_hook`."""
-        self._header = self._header or answer.http_response.headers.get("Date", "")
+        if self._header is None:
+            self._header = answer.http_response.headers.get("Date", "")
 
-    def time(self, read: str) -> datetime:
-        """read: what was. `ConfigurationError` without a date: HTTP requires it, of proxies too."""
-        if not self._header:
-            cause, step = "the answer has no header Date", "Have the proxy between here and the service pass it."
-            raise ConfigurationError(describe("read", read, cause, step))
-        return parsedate_to_datetime(self._header)
+    def time(self) -> datetime:
+        """`ValueError` if there is none, or a malformed one: an age must not be guessed."""
+        moment = http_date(self._header or "")
+        if moment is None:
+            raise ValueError(f"header Date is {self._header!r}" if self._header else "it has no header Date")
+        return moment

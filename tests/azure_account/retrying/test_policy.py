@@ -61,6 +61,18 @@ def test_retry_after_is_parsed_as_seconds_or_date(headers: dict[str, str], expec
     assert expected == retry_after_seconds(headers, NOW.timestamp())
 
 
+@given(
+    st.sampled_from(["retry-after", "retry-after-ms", "x-ms-retry-after-ms"]),
+    st.text()
+    | st.from_regex(r"\\d+", fullmatch=True)
+    | st.just("9" * 5000)
+    | st.just("Thu, 01 Jan 99999 00:00:00 GMT"),
+)
+def test_no_header_that_asks_for_a_delay_is_an_error(name: str, value: str) -> None:
+    found = retry_after_seconds({name: value}, NOW.timestamp())
+    assert found is None or 0 <= found
+
+
 def test_a_minute_of_throttling_is_retried_through_without_retry_after_and_with_the_worst_jitter() -> None:
     policy, elapsed, attempt = RetryPolicy(), 0.0, 1
     while elapsed < 60:

@@ -79,13 +79,11 @@ def test_an_answer_is_mapped_to_a_failure_or_an_error(status: int, code: str, ex
     assert type(failure_of(answer(status, code), context())) is expected
 
 
-def test_an_answer_without_a_date_is_an_error_and_no_age() -> None:
+def test_of_several_answers_the_first_date_counts() -> None:
     date = AnswerDate()
-    with pytest.raises(ConfigurationError, match=r"read some/blob failed: the answer has no header Date"):
-        date.time("some/blob")
     for header in ("Thu, 01 Jan 2026 00:01:00 GMT", "Thu, 01 Jan 2026 01:00:00 GMT"):
         date(types.SimpleNamespace(http_response=types.SimpleNamespace(headers={"Date": header})))
-    assert dt.datetime(2026, 1, 1, 0, 1, tzinfo=dt.UTC) == date.time("some/blob")
+    assert dt.datetime(2026, 1, 1, 0, 1, tzinfo=dt.UTC) == date.time()
 
 
 def test_an_unknown_block_is_absent_only_for_a_commit() -> None:
