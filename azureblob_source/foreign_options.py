@@ -77,7 +77,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "withEventTimeOrder",
     ),
     _SUPERSET: ("mergeSchema", "overwriteSchema", "merge-schema"),
-    _WHOLE: ("replaceWhere", "partitionOverwriteMode", "replaceUsing", "replaceOn"),
+    _WHOLE: ("replaceWhere", "replaceUsing", "replaceOn"),
     _GAP: ("failOnDataLoss", "ignoreMissingFiles"),
     _EVOLUTION: (
         "cloudFiles.schemaEvolutionMode",

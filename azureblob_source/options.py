@@ -38,6 +38,7 @@ VIEWS = ("data", "blobs", "commits", "control", "schemas")
 METADATA_COLUMNS = {"blob": "_blob", "version": "_version", "partition": "_partition"}
 EARLIEST = "earliest"
 LATEST = "latest"
+STATIC, DYNAMIC = "static", "dynamic"
 FAIL = "fail"
 IGNORE = "ignore"
 
@@ -100,6 +101,13 @@ SINK = OptionTable(
             default=False,
             help="`true`: `streamColumn` and `partitionColumn` are not stored.",
             group="Routing",
+        ),
+        Option(
+            "partitionOverwriteMode",
+            one_of(STATIC, DYNAMIC),
+            None,
+            "An overwrite with `partitionColumn` must set `static`: all is replaced. `dynamic` is refused.",
+            "Routing",
         ),
         Option("codec", one_of(*CODECS), "null", "Codec of the Avro blocks in a blob.", "Encoding"),
         Option(

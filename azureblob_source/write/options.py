@@ -13,7 +13,7 @@ from azure_account.names import check_attributes
 from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.log.entry import ATTEMPT, Transaction
-from azureblob_source.options import AT_LEAST_ONCE, OF_READS, TABLE
+from azureblob_source.options import AT_LEAST_ONCE, DYNAMIC, OF_READS, STATIC, TABLE
 from azureblob_source.write.commit_plan import BackupPlan
 from azureblob_source.write.control_records import VALUE
 from azureblob_source.write.open_blobs import BlobLimits
@@ -57,6 +57,7 @@ class SinkOptions:
     envelope_column: str | None
     emission: ProducerSpec | None
     backup: BackupPlan | None
+    static_overwrite: bool
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
@@ -99,7 +100,20 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         envelope_column=_envelope_column(given),
         emission=given["emission"],
         backup=_backup(given, address, env),
+        static_overwrite=_overwrite_mode(given) == STATIC,
     )
+
+
+def _overwrite_mode(given: ParsedOptions) -> str | None:
+    mode: str | None = given["partitionOverwriteMode"]
+    if mode == DYNAMIC:
+        message = (
+            "Option `partitionOverwriteMode` is dynamic: replacing only the partitions that the rows have is not "
+            "supported. Set it to `static` to replace the whole stream, or write each partition that is replaced alone "
+            "to a stream of its own."
+        )
+        raise ConfigurationError(message)
+    return mode
 
 
 def _backup(given: ParsedOptions, stream: Address, env: Mapping[str, str]) -> BackupPlan | None:

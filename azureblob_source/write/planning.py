@@ -102,12 +102,8 @@ def prepare_write(
         from azureblob_source.write.checkpoint_backup import check  # noqa: PLC0415 - few queries have one
 
         check(options.backup)
-    if overwrite and options.router.stream_column is not None:
-        message = (
-            "Mode `overwrite`, and output mode `complete`, replace one stream, but option `streamColumn` names many. "
-            "Name the stream in the path, or append."
-        )
-        raise ConfigurationError(message)
+    if overwrite:
+        _check_overwrite(options, streaming=streaming)
     plan = replace(plan_write(options, arrow_avro.arrow_of(schema)), sequence=clock.now_ns() // 1_000_000)
     key, now = (options.account, options.address.container), clock.monotonic()
     if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
@@ -139,6 +135,22 @@ def _with_producer(raw: Mapping[str, str], env: Mapping[str, str], schema: Struc
         )
         raise ConfigurationError(message)
     return options
+
+
+def _check_overwrite(options: SinkOptions, *, streaming: bool) -> None:
+    if options.router.stream_column is not None:
+        message = (
+            "Mode `overwrite`, and output mode `complete`, replace one stream, but option `streamColumn` names many. "
+            "Name the stream in the path, or append."
+        )
+        raise ConfigurationError(message)
+    if options.router.partition_column is not None and not (options.static_overwrite or streaming):
+        message = (
+            "Mode `overwrite` with option `partitionColumn` replaces the whole stream, also partitions that the rows "
+            "do not have: a Python data source cannot see Spark's setting spark.sql.sources.partitionOverwriteMode, "
+            "which may be dynamic. Set option `partitionOverwriteMode` to `static` if all of it is meant, or append."
+        )
+        raise ConfigurationError(message)
 
 
 _SEEN_SECONDS = 60.0

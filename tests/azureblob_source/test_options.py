@@ -70,6 +70,8 @@ def test_the_defaults_are_those_of_the_design() -> None:
     [
         ({"streamColumn": "s"}, {"router": Router("flights", "s")}),
         ({"partitionColumn": "p", "dropRoutingColumns": "TRUE"}, {"router": Router("flights", None, "p", True)}),
+        ({"partitionOverwriteMode": "STATIC"}, {"static_overwrite": True}),
+        ({}, {"static_overwrite": False}),
         ({"codec": "ZSTANDARD"}, {"codec": "zstandard"}),
         ({"compression__type": "gzip"}, {"gzipped": True}),
         ({"recordName": "Flight", "recordNamespace": "acme"}, {"record_name": "Flight", "record_namespace": "acme"}),
@@ -114,6 +116,7 @@ VALUES = {
     "codec": "deflate", "compression.type": "none", "accessTier": "Hot", "deliveryGuarantee": "exactly-once",
     "view": "commits", "metadata.*": "x", "tags.*": "x", "metadataColumns": "version",
     "emission": '{"stream":"flights","partitions":2}', "checkpointBackup": "data/checkpoints/a",
+    "partitionOverwriteMode": "static",
     "startTime": "2013-01-31", "endTime": "2013-02-01", "startingTimestamp": "2013-01-31T12:00:00Z",
 }  # fmt: skip
 
@@ -195,6 +198,10 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"memoryBudget": "1k"}, "Option memoryBudget"),
         ({"threadPoolCount": 65}, "Option threadPoolCount"),
         ({"epoch": -1}, "Option epoch"),
+        (
+            {"partitionOverwriteMode": "dynamic"},
+            "Set it to `static` to replace the whole stream, or write",
+        ),
         ({"dropRoutingColumns": "yes"}, "Option dropRoutingColumns"),
         ({"flushTimeoutMs": "soon"}, "Option flushTimeoutMs"),
         ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Set one"),

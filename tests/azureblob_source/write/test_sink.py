@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tools.azurite import Azurite
 
 ROWS = StructType([StructField("id", LongType())])
+PARTITIONED = {"partitionColumn": "id"}
 
 
 @pytest.fixture
@@ -66,6 +67,27 @@ def append(container: str, options: dict[str, str], **more: str) -> BatchWriter:
 def rows_in(written: BatchWriter) -> int:
     container = container_of(written.plan)
     return sum(entry.rows for entry in CommitLog(container, "events").history())
+
+
+@pytest.mark.parametrize("mode", [{}, {"partitionOverwriteMode": "dynamic"}])
+def test_an_overwrite_of_a_partitioned_stream_must_say_that_it_replaces_all_of_it(
+    key: dict[str, str], container_name: str, mode: dict[str, str]
+) -> None:
+    raw = {"path": f"{container_name}/events", **key, **PARTITIONED, **mode}
+    with pytest.raises(ConfigurationError, match="replace the whole stream|`static` if all of it is meant"):
+        prepare_write(raw, ROWS, {}, overwrite=True)
+    prepare_write({**raw, "partitionOverwriteMode": "static"}, ROWS, {}, overwrite=True)  # the advice, followed
+
+
+@pytest.mark.parametrize(
+    ("given", "overwrite", "streaming"), [({}, True, False), (PARTITIONED, False, False), (PARTITIONED, True, True)]
+)
+def test_other_writes_need_not_say_it(
+    key: dict[str, str], container_name: str, given: dict[str, str], overwrite: bool, streaming: bool
+) -> None:
+    """Spark's setting is about overwrites of partitions by `df.write`, not about output mode `complete`."""
+    raw = {"path": f"{container_name}/events", **key, **given}
+    prepare_write(raw, ROWS, {}, overwrite=overwrite, streaming=streaming)
 
 
 def test_a_sas_for_a_container_that_exists_suffices(
