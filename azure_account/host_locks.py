@@ -150,6 +150,8 @@ def _try(path: Path, flags: int, operation: int) -> Lock | None:
         descriptor = os.open(path, flags, 0o600)
     except FileNotFoundError:
         return None
+    except PermissionError as error:
+        raise _of_another_user(path, error) from error
     except OSError as error:
         raise _refused(path, error) from error
     locked = False
@@ -188,6 +190,18 @@ def _holder(path: Path) -> str:
     except (OSError, ValueError, IndexError):
         pid = ""
     return f"process {pid}" if pid.isdecimal() else "another process"
+
+
+def _of_another_user(path: Path, error: PermissionError) -> ConfigurationError:
+    try:
+        owner = path.lstat().st_uid
+    except OSError:
+        return _refused(path, error)
+    if owner == os.geteuid():
+        return _refused(path, error)
+    cause = f"{error}; user {owner} has made it"
+    step = "Run it as that user, or delete it if no process of that user runs here."
+    return ConfigurationError(describe("lock", str(path), cause, step))
 
 
 def _refused(path: Path, error: OSError) -> ConfigurationError:

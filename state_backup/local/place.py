@@ -4,18 +4,22 @@
     <directory>.restoring      is built: files that are there already are linked, the others downloaded
     <directory>.downloaded     what a failed or killed attempt has built and downloaded, for the next attempt
     <directory>.replaced       the old directory, between two renames, where two names cannot be exchanged at once
+    <directory>.left-1         what could not be deleted: no restore's any more, but the user's
 
 The new directory is synced before it is put in place, and the exchange before the old one is deleted. A crash leaves
 the old directory or the new one. Where names cannot be exchanged it may leave none, between the two renames: `recover`
 puts the old one back. What is deleted is called `.restoring` first, so that nothing that is half deleted is ever put
-in place.
+in place. What cannot be deleted, since it has directories of another user, gets out of the way under a name of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import shutil
 import stat
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +30,12 @@ from state_backup.local.durable import sync
 from state_backup.local.exchange import exchange
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
     from state_backup.index.snapshot_index import DirIndex, FileMetadata
+
+logger = logging.getLogger(__name__)
 
 _LOCK, _RESTORING, _DOWNLOADED, _REPLACED = RESERVED = (".restore.lock", ".restoring", ".downloaded", ".replaced")
 """Endings of names that belong to a restore."""
@@ -70,15 +77,15 @@ def recover(directory: Path) -> None:
     """
     _put_back(directory)
     set_aside(directory)
-    _discard(directory)
+    discard(directory)
 
 
 def undo(directory: Path) -> None:
     """Leave the directory as it was before a restore that has failed, and nothing beside it."""
     _put_back(directory)
-    remove(restoring(directory))
+    _delete(restoring(directory), directory)
     forget_downloaded(directory)
-    _discard(directory)
+    discard(directory)
 
 
 def _put_back(directory: Path) -> None:
@@ -97,13 +104,13 @@ def set_aside(directory: Path) -> None:
     If an earlier attempt has set something aside that was not forgotten yet, what was built has nothing else.
     """
     new, kept = restoring(directory), downloaded(directory) / _SET_ASIDE
-    if _is_there(kept) or new.is_symlink() or not new.is_dir():
-        remove(new)
-    else:
-        remove(downloaded(directory))
+    if not _is_there(kept) and new.is_dir() and not new.is_symlink():
+        _delete(downloaded(directory), directory)
         downloaded(directory).mkdir(mode=stat.S_IRWXU)
-        new.chmod(stat.S_IRWXU)
-        new.rename(kept)
+        _open_up(new)
+        with contextlib.suppress(PermissionError):  # of an old directory that another user has made
+            new.rename(kept)
+    _delete(new, directory)
 
 
 def forget_downloaded(directory: Path) -> None:
@@ -111,14 +118,14 @@ def forget_downloaded(directory: Path) -> None:
     kept = downloaded(directory) / _SET_ASIDE
     if _is_there(kept):
         kept.rename(kept.with_name(_FORGOTTEN))
-    remove(downloaded(directory))
+    _delete(downloaded(directory), directory)
 
 
-def _discard(directory: Path) -> None:
+def discard(directory: Path) -> None:
     """Delete the old directory."""
     if _is_there(_replaced(directory)):
         _replaced(directory).rename(restoring(directory))
-    remove(restoring(directory))
+    _delete(restoring(directory), directory)
 
 
 def _is_there(path: Path) -> bool:
@@ -135,30 +142,71 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _delete(path: Path, directory: Path) -> None:
+    """Delete what a restore of the directory does not need, or leave it to the user under a name that is free."""
+    try:
+        remove(path)
+    except OSError as error:
+        left = next(each for each in _left_names(directory) if not _is_there(each))
+        path.rename(left)
+        text = "what a restore of %s does not need cannot be deleted (%s): it is %s now, and stays until you delete it"
+        logger.warning(text, directory, error, left)
+
+
+def _left_names(directory: Path) -> Iterator[Path]:
+    return (directory.with_name(f"{directory.name}.left-{number}") for number in count(1))
+
+
 def _make_writable(directory: Path) -> None:
-    directory.chmod(stat.S_IRWXU)
+    _open_up(directory)
     with os.scandir(directory) as found:
         below = [entry.path for entry in found if entry.is_dir(follow_symlinks=False)]
     for each in below:
         _make_writable(Path(each))
 
 
-def make_dirs(root: Path, index: DirIndex) -> None:
-    """Make the directories of an index, writable for now."""
-    root.mkdir(mode=stat.S_IRWXU, parents=True)
+def _open_up(directory: Path) -> None:
+    """Have a directory that is this user's readable and writable for it. Another's has the permissions that it has."""
+    found = directory.stat(follow_symlinks=False)
+    if found.st_uid == os.geteuid() and found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        directory.chmod(stat.S_IRWXU)
+
+
+def make_new(directory: Path, index: DirIndex) -> None:
+    """Make the directories of an index beside the directory, writable for now.
+
+    A directory that gives its group to what is made in it (setgid) is replaced by one that does the same.
+    """
+    new = restoring(directory)
+    new.mkdir(mode=stat.S_IRWXU, parents=True)
+    old = directory.stat() if directory.is_dir() else None
+    if old is not None and old.st_mode & stat.S_ISGID:
+        with contextlib.suppress(PermissionError):  # a group that this user is not in
+            os.chown(new, -1, old.st_gid)
+            new.chmod(stat.S_IRWXU | stat.S_ISGID)
+    _make_dirs(new, index)
+
+
+def _make_dirs(root: Path, index: DirIndex) -> None:
     for below in index.sub_dirs_present:
-        make_dirs(root / below.name, below)
+        (root / below.name).mkdir(mode=stat.S_IRWXU)
+        _make_dirs(root / below.name, below)
 
 
 def apply_permissions(root: Path, index: DirIndex) -> None:
-    """Give files and directories the permissions of the index, and sync the directories."""
+    """Give files and directories the permissions of the index, and sync the directories.
+
+    A file that has them is not touched, and a directory keeps the setgid bit that it got from the one above.
+    """
     for file in index.files_present:
-        (root / file.name).chmod(mode_of(file.metadata.permissions))
+        path, mode = root / file.name, mode_of(file.metadata.permissions)
+        if stat.S_IMODE(path.stat().st_mode) != mode:
+            path.chmod(mode)
     for below in index.sub_dirs_present:
         apply_permissions(root / below.name, below)
     sync(root)
     if index.permissions:
-        root.chmod(mode_of(index.permissions))
+        root.chmod(mode_of(index.permissions) | root.stat().st_mode & stat.S_ISGID)
 
 
 def set_time(file: int | Path, metadata: FileMetadata) -> None:
@@ -180,12 +228,26 @@ def mode_of(permissions: str) -> int:
 
 
 def switch(directory: Path) -> None:
-    """Put the new directory in the place of the old one, and delete that."""
+    """Put the new directory in the place of the old one, which stays beside it until `discard` or `switch_back`.
+
+    The caller syncs the folder of both.
+    """
     old, new = _replaced(directory), restoring(directory)
     if not _is_there(directory):
         new.rename(directory)
     elif not exchange(new, directory):
         directory.rename(old)
         new.rename(directory)
+
+
+def switch_back(directory: Path) -> None:
+    """Put the old directory back after a `switch`; where there was none, there is none again."""
+    old, new = _replaced(directory), restoring(directory)
+    if _is_there(old):
+        directory.rename(new)
+        old.rename(directory)
+    elif not _is_there(new):
+        directory.rename(new)
+    else:
+        exchange(new, directory)
     sync(directory.parent)
-    _discard(directory)

@@ -1,8 +1,8 @@
 """Assemble the directories of a checkpoint: take what is on disk already, download the rest, verify, switch.
 
-Nothing is in place before all of it is verified. If what is stored is gone or damaged, or the process is killed, the
-files that were downloaded stay until the next attempt, which finds them by their content, and those that were begun by
-their notes (`pieces`); else what has failed is removed.
+Nothing is in place before all of it is verified. If what is stored is gone or damaged or cannot be reached, or the
+process is killed, the files that were downloaded stay until the next attempt, which finds them by their content, and
+those that were begun by their notes (`pieces`); else what has failed is removed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import errno
 import logging
 import os
 import shutil
+import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from azure_account.errors import AzureBlobError, ConflictError, CorruptError, NotFoundError
+from azure_account.errors import AzureBlobError, ConflictError, CorruptError, NotFoundError, TransientError
 from azure_account.report import ProgressCallbacks
 from state_backup.local import durable, place
 from state_backup.local.scan import ChecksumCache, scan
@@ -23,7 +24,7 @@ from state_backup.restoring.download import Downloader
 from state_backup.restoring.pieces import begun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from azure_account.account import BlobContainer
@@ -79,9 +80,9 @@ def assemble(
     """Make directories, by store name, what the snapshot indexes in these blobs say; then replace what is there.
 
     The caller has the claims of the directories. `NotFoundError` if a blob is gone, `CorruptError` if bytes are not
-    those that were backed up: what was downloaded stays, for the next call, until the claim's holder recovers them.
-    `ConfigurationError` or `OSError` if the disk refuses something. After an error the directories are as before; only
-    if one of several cannot be put in place, those before it have been.
+    those that were backed up, `TransientError` if none comes: what was downloaded stays, for the next call, until the
+    claim's holder recovers them.
+    `ConfigurationError` or `OSError` if the disk refuses something. After an error the directories are as before.
     """
     plans = []
     for store, target in targets.items():
@@ -92,7 +93,7 @@ def assemble(
     transfer.report.planned(len(downloaded), sum(downloaded))
     try:
         for plan in plans:
-            place.make_dirs(place.restoring(plan.directory), plan.root)
+            place.make_new(plan.directory, plan.root)
             _keep(plan)
         for plan in plans:
             place.forget_downloaded(plan.directory)
@@ -101,9 +102,8 @@ def assemble(
             downloader.files(files, transfer.report.progress)
         for plan in plans:
             place.apply_permissions(place.restoring(plan.directory), plan.root)
-        for plan in plans:
-            place.switch(plan.directory)
-    except (NotFoundError, CorruptError):
+        _switch_all([plan.directory for plan in plans])
+    except (NotFoundError, CorruptError, TransientError):
         for plan in plans:
             place.set_aside(plan.directory)
         raise
@@ -112,6 +112,23 @@ def assemble(
             place.undo(plan.directory)
         raise
     return AssemblyResult(len(downloaded), sum(downloaded), len(sizes) - len(downloaded), sum(sizes) - sum(downloaded))
+
+
+def _switch_all(directories: Sequence[Path]) -> None:
+    """Put all of them in place, or none: the old ones are deleted when each new one is in its place, and on disk."""
+    done: list[Path] = []
+    try:
+        for directory in directories:
+            place.switch(directory)
+            done.append(directory)
+        for directory in directories:
+            durable.sync(directory.parent)
+    except BaseException:
+        for directory in done:
+            place.switch_back(directory)
+        raise
+    for directory in directories:
+        place.discard(directory)
 
 
 @dataclass(frozen=True)
@@ -126,11 +143,7 @@ class _Plan:
 
 
 def _plan(container: BlobContainer, blob: str, target: Target, threads: int) -> _Plan:
-    """Each file that is there is linked once: two links would change together. Empty files are created.
-
-    A link has the permissions of the file that is there, which must not change before the switch. Only what an earlier
-    attempt has downloaded is nobody else's.
-    """
+    """Each file that is there is linked once: two links would change together. Empty files are created."""
     root = read_index(container, blob).root
     plan = _Plan(target.directory, _private(root) if target.private else root)
     known = ChecksumCache() if target.known is None else target.known
@@ -141,10 +154,21 @@ def _plan(container: BlobContainer, blob: str, target: Target, threads: int) -> 
         if source is None:
             plan.missing[new / path] = file
         else:
-            alike = source.permissions == file.metadata.permissions
-            ours = source.path.is_relative_to(place.downloaded(target.directory)) and source.path.stat().st_nlink == 1
-            (plan.links if alike or ours else plan.copies)[new / path] = source.path
+            (plan.links if _may_link(source, file, target) else plan.copies)[new / path] = source
     return plan
+
+
+def _may_link(source: Path, file: FileIndex, target: Target) -> bool:
+    """Whether a file that is there may be linked: it is this user's, and has the permissions of the index.
+
+    They must not change before the switch; only what an earlier attempt has downloaded is nobody else's.
+    """
+    found = source.stat()
+    if found.st_uid != os.geteuid():
+        return False
+    if stat.S_IMODE(found.st_mode) == place.mode_of(file.metadata.permissions):
+        return True
+    return found.st_nlink == 1 and source.is_relative_to(place.downloaded(target.directory))
 
 
 def _private(root: DirIndex) -> DirIndex:
@@ -185,14 +209,6 @@ def _copy(there: Path, new: Path) -> None:
     durable.sync(new)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A file on disk."""
-
-    path: Path
-    permissions: str
-
-
 def _scanned(directory: Path, threads: int, known: ChecksumCache) -> LocalDir:
     """A program that opens a database may rewrite a small file at the same time: then the directory is read again."""
     try:
@@ -201,13 +217,13 @@ def _scanned(directory: Path, threads: int, known: ChecksumCache) -> LocalDir:
         return scan(directory, threads, known)
 
 
-def _content_of(directories: tuple[Path, ...], threads: int, known: ChecksumCache) -> dict[Content, _Source]:
+def _content_of(directories: tuple[Path, ...], threads: int, known: ChecksumCache) -> dict[Content, Path]:
     """The files in these directories, by content; none of a directory that is not there or cannot be read.
 
     Of two with the same content the one in the first directory. A file that several have as a hard link is read once;
     known: files that are not read again. It is left with those of the first directory, where the next call begins.
     """
-    found: dict[Content, _Source] = {}
+    found: dict[Content, Path] = {}
     for directory in reversed(directories):
         try:
             files = _scanned(directory, threads, known).all_files()
@@ -216,5 +232,5 @@ def _content_of(directories: tuple[Path, ...], threads: int, known: ChecksumCach
                 logger.warning("nothing of %s is kept: %s", directory, error)
             continue
         for file in files:
-            found[file.content] = _Source(directory / file.path, file.metadata.permissions)
+            found[file.content] = directory / file.path
     return found

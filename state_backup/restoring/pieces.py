@@ -9,6 +9,7 @@ again if it has another hash. When all pieces are there the notes are cut off, a
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from blake3 import blake3 as new_blake3
@@ -63,9 +64,13 @@ class PieceJournal:
 
 
 def begun(directory: Path, wanted: Collection[str]) -> Iterator[tuple[str, Path]]:
-    """The files below a directory that end in one of these BLAKE3 hashes, as files do that were being downloaded."""
+    """The files below a directory that end in one of these BLAKE3 hashes, as files do that were being downloaded.
+
+    Those of another user cannot be written.
+    """
     for path in sorted(directory.rglob("*")):
-        if path.is_file() and not path.is_symlink() and (last := _last_note(path)) in wanted:
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and (last := _last_note(path)) in wanted:
             yield last, path
 
 

@@ -23,12 +23,14 @@ from azure_account.errors import (
     ConflictError,
     CorruptError,
     NotFoundError,
+    TransientError,
     describe,
 )
 from azure_account.host_locks import LOCK_TIMEOUT
 from azure_account.report import ProgressCallbacks
 from azure_account.undelete import try_undelete
 from state_backup.local import place
+from state_backup.local.mounts import mount_at_or_below
 from state_backup.metrics import StateMetrics
 from state_backup.record.location import open_location
 from state_backup.record.store import record_store
@@ -36,7 +38,7 @@ from state_backup.record.undelete import undelete_lost
 from state_backup.restoring.assembly import DownloadSettings, Target, assemble
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from azure_account.account import BlobContainer
     from azure_account.location import Location
@@ -133,7 +135,8 @@ def restore(
     What was deleted and is needed, the record too, is undeleted if the account has soft delete. If blobs of
     the newest checkpoint stay lost, or it has not all of these stores, an older one is restored, with a warning that
     says why; of a checkpoint that was asked for, that is an error. `NotFoundError` if no checkpoint has these stores,
-    `ConflictError` if a killed restore has left a directory that another program has made again.
+    `ConflictError` if a killed restore has left a directory that another program has made again. After a
+    `TransientError` what was downloaded stays beside the directories: the next restore goes on with it.
     """
     container, names = open_location(where)
     targets = {store: Target(directory, (directory,)) for store, directory in _resolved(stores).items()}
@@ -160,7 +163,7 @@ def materialise(
     killed process has downloaded of it is verified and used. Names, lock and undeletion are those of `restore`.
     `NotFoundError` if there is no such checkpoint, `ConfigurationError` if the directory exists, also if another
     process has just made it, or the disk is full, `CorruptError` if what is stored is damaged; after an error there is
-    no directory.
+    no directory. After a `TransientError` what was downloaded stays for the next call.
     """
     container, names = open_location(where)
     _check_new(directory)
@@ -203,10 +206,14 @@ class _Attempts:
                 place.recover(directory)
                 if self.new:
                     _check_new(directory)
+            done: Collection[Path] = directories
             try:
                 return self._try()
+            except TransientError:
+                done = ()  # what was downloaded waits for the next restore, as after a kill
+                raise
             finally:
-                for directory in directories:
+                for directory in done:
                     place.forget_downloaded(directory)
 
     def _try(self) -> RestoreResult:
@@ -354,13 +361,14 @@ def _directory(path: Path) -> Path:
     try:
         resolved = path.resolve()
         file = resolved.exists() and not resolved.is_dir()
-        mounted = resolved.is_mount()
+        mounted = mount_at_or_below(resolved)
     except (OSError, RuntimeError) as error:  # Python 3.10 reports a circle of links so
         raise ConfigurationError(describe("restore", str(path), str(error), "Check the path.")) from error
     if file:
         raise ConfigurationError(describe("restore", str(path), "it is no directory", "Remove it, or check the path."))
-    if mounted:
-        cause = "it is a mount point, which cannot be replaced by another directory"
+    if mounted is not None:
+        name = "it" if mounted == resolved else str(mounted)
+        cause = f"{name} is a mount point, which cannot be replaced by another directory"
         raise ConfigurationError(describe("restore", str(path), cause, next_step(OSError(errno.EBUSY, ""))))
     return resolved
 

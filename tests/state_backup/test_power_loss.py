@@ -32,15 +32,15 @@ MUTANTS: dict[str, Mutant] = {
     "copies are not synced": edited("state_backup.restoring.assembly:_copy", "durable.sync(new)", "new.stat()"),
     "directories are not synced": edited("state_backup.local.place:apply_permissions", "sync(root)", "root.stat()"),
     "the switch is not synced": edited(
-        "state_backup.local.place:switch", "sync(directory.parent)", "directory.parent.stat()"
+        "state_backup.restoring.assembly:_switch_all", "durable.sync(directory.parent)", "directory.parent.stat()"
     ),
     "the mark of a claim is not synced": edited(
         "state_backup.local.claim:_mark", "os.fsync(descriptor)", "os.fstat(descriptor)"
     ),
     "the old directory is deleted before the switch is synced": edited(
-        "state_backup.local.place:switch",
-        "sync(directory.parent)\n    _discard(directory)",
-        "_discard(directory)\n    sync(directory.parent)",
+        "state_backup.restoring.assembly:_switch_all",
+        "durable.sync(directory.parent)\n",
+        "place.discard(directory)\n            durable.sync(directory.parent)\n",
     ),
 }
 

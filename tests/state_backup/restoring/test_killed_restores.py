@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from azure_account.memory.faults import FaultInjector
+from azure_account.errors import ConfigurationError, TransientError
+from azure_account.memory.faults import FaultInjector, Refuse, Unreachable, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
@@ -80,6 +82,15 @@ def restored(account: MemoryAccount, target: Path, intercept: Intercept) -> None
     )
 
 
+def unreachable_after(number: int) -> FaultInjector:
+    """The storage does not answer after so many downloads of a file's bytes."""
+    return FaultInjector(on("get", Unreachable(), name=is_of_file, skip=number, times=1000))
+
+
+def is_of_file(name: str) -> bool:
+    return "/files/" in name
+
+
 def downloads(faults: FaultInjector) -> int:
     return sum(each.operation == "get" and "/files/" in each.name for each in faults.attempts)
 
@@ -95,6 +106,50 @@ def test_a_restore_that_was_killed_downloads_only_what_is_left(
     assert equal(target, TREE)
     assert PIECES - fetched == downloads(faults)
     assert {"live", "restored"} == {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("fetched", [0, 1, 36, 41, 44, 46])
+def test_a_restore_that_the_storage_has_ended_downloads_only_what_is_left(
+    account: MemoryAccount, tmp_path: Path, fetched: int
+) -> None:
+    target, faults = write(tmp_path / "restored", {"old": b"1"}), FaultInjector()
+    with pytest.raises(TransientError):
+        restored(account, target, unreachable_after(fetched))
+    assert equal(target, {"old": b"1"})
+    restored(account, target, faults)
+    assert equal(target, TREE)
+    assert PIECES - fetched == downloads(faults)
+    assert {"live", "restored"} == {path.name for path in tmp_path.iterdir()}
+
+
+def test_one_that_ends_in_any_way_again_and_again_downloads_nothing_twice(
+    account: MemoryAccount, tmp_path: Path
+) -> None:
+    """Kills and outages in any order; a full disk or a refused request ends what was downloaded."""
+    draws = Random(4)
+    for number in range(3):
+        target, left, refused = tmp_path / f"restored-{number}", PIECES, 0
+        while True:
+            fetched, faults = draws.randrange(9), FaultInjector()
+            match draws.choice(["killed", "unreachable", "unreachable", "refused"] if left > 8 else ["whole"]):
+                case "killed":
+                    killed(partial(restored, account, target, KilledAt(fetched)))
+                    left -= fetched
+                case "unreachable":
+                    with pytest.raises(TransientError):
+                        restored(account, target, unreachable_after(fetched))
+                    left -= fetched
+                case "refused":
+                    with pytest.raises(ConfigurationError):
+                        restored(account, target, FaultInjector(on("get", Refuse(), name=is_of_file, skip=fetched)))
+                    assert not [path for path in tmp_path.iterdir() if path.name.startswith(f"{target.name}.")]
+                    left, refused = PIECES, refused + 1
+                case _:
+                    restored(account, target, faults)
+                    break
+        assert equal(target, TREE)
+        assert left == downloads(faults)
+        assert not [path for path in tmp_path.iterdir() if path.name.startswith(f"{target.name}.")]
 
 
 def test_one_that_is_killed_again_and_again_comes_to_its_end(account: MemoryAccount, tmp_path: Path) -> None:

@@ -283,4 +283,5 @@ def test_names_are_exchanged_where_the_system_can(tmp_path: Path) -> None:
     inode = new.stat().st_ino
     place.switch(old)
     assert inode == old.stat().st_ino
+    place.discard(old)
     assert ["db"] == [path.name for path in tmp_path.iterdir()]
