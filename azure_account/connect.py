@@ -6,6 +6,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
+from azure_account.account import StorageAccount
+from azure_account.arguments import Options, checked
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings
 from azure_account.retrying.account import RetryingAccount
@@ -14,7 +16,6 @@ from azure_account.retrying.retry_loop import RetryLoop
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from azure_account.account import StorageAccount
     from azure_account.options.settings import AccountSettings
     from azure_account.service import TableService
 
@@ -24,7 +25,8 @@ _lock = threading.Lock()
 _lock_owner = os.getpid()
 
 
-def open_account(options: Mapping[str, str] | None = None) -> StorageAccount:
+@checked
+def open_account(options: Options | None = None) -> StorageAccount:
     """The account of these options: those of the connector that name an account and its credentials.
 
     What they leave out comes from `AZURE_STORAGE_*` variables. `ConfigurationError` for options that are unknown or

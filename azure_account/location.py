@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from azure_account.account import BlobContainer, StorageAccount
 from azure_account.address import Address, parse_address
+from azure_account.arguments import Options, checked
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError
 from azure_account.names import check_container
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from azure_account.account import BlobContainer, StorageAccount
     from azure_account.memory.account import MemoryAccount
     from azure_account.options.settings import AccountSettings
 
@@ -31,6 +31,7 @@ _memory_accounts: dict[str, MemoryAccount] = {}
 _lock = threading.Lock()
 
 
+@checked
 @dataclass(frozen=True)
 class Location:
     """A container and a path in it: the place of a stream, a state, a store, a job or a lease.
@@ -44,20 +45,12 @@ class Location:
     """
 
     where: str
-    options: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    options: Options = field(default_factory=dict, repr=False, hash=False)
     _account: StorageAccount | None = field(default=None, repr=False, hash=False, kw_only=True)
     _container: BlobContainer | None = field(default=None, repr=False, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Validate."""
-        if not isinstance(self.where, str):
-            kind = type(self.where).__name__
-            raise ConfigurationError(f"Argument where is of type {kind}: give a text such as 'mycontainer/planes'.")
-        if not isinstance(self.options, Mapping):
-            kind = type(self.options).__name__
-            raise ConfigurationError(
-                f'Argument options is of type {kind}: give a dictionary such as {{"accountName": "myaccount"}}.'
-            )
         check_container(self._address.container)
 
     @classmethod
@@ -117,13 +110,6 @@ class Location:
             return memory_account(endpoint)
         options, address = ACCOUNT_OPTIONS.parse(self.options), self._address
         return connect(change(account_settings(options, address, os.environ)))
-
-
-def check_location(where: object, example: str) -> None:
-    """`ConfigurationError` for an argument `where` that is not a `Location`. example: of a text for one."""
-    if not isinstance(where, Location):
-        cause = f"Argument where is of type {type(where).__name__}:"
-        raise ConfigurationError(f"{cause} give azure_account.Location({example!r}, options).")
 
 
 def memory_account(endpoint: str) -> MemoryAccount:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from azure_account.arguments import checked
 
 
+@checked
 @dataclass(frozen=True)
 class ProgressCallbacks:
     """Whom a transfer is reported to. Both are called by several threads.

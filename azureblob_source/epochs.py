@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from azure_account import connect
+from azure_account.arguments import Epoch, checked
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError
-from azure_account.location import check_location
+from azure_account.location import Location
 from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.publish import Publisher
@@ -16,11 +16,9 @@ from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.sink import prepare
 
-if TYPE_CHECKING:
-    from azure_account.location import Location
 
-
-def open_epoch(where: Location, epoch: int) -> None:
+@checked
+def open_epoch(where: Location, epoch: Epoch) -> None:
     """Have a stream refuse every writer of a lower epoch, and those without one, from now on.
 
     where: the stream, `container/stream`, and the account. The option `createContainer` of the sink counts too.
@@ -32,7 +30,6 @@ def open_epoch(where: Location, epoch: int) -> None:
     batch's own query, started with this epoch, writes it again. Idempotent. The container is created if it is absent.
     `FencedError` if the stream is at a higher epoch.
     """
-    check_location(where, "container/stream")
     given = sink_options({**where.options, "path": where.where, "epoch": str(epoch)}, os.environ)
     stream = given.address.path
     if stream is None:

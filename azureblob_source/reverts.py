@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Annotated
 
+from azure_account.arguments import Epoch, Name, Range, checked
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError
-from azure_account.location import check_location
+from azure_account.location import Location
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import check_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 
-if TYPE_CHECKING:
-    from azure_account.location import Location
 
-
-def revert_batches(where: Location, query: str, after: int, *, epoch: int | None = None) -> list[int]:
+@checked
+def revert_batches(
+    where: Location, query: Name, after: Annotated[int, Range(-1)], *, epoch: Epoch | None = None
+) -> list[int]:
     """Take back what a query has written after a batch; returns the batches that were taken back, in order.
 
     where: the stream, `container/stream`, and the account; of a query that writes to several streams, any of them.
@@ -33,7 +34,6 @@ def revert_batches(where: Location, query: str, after: int, *, epoch: int | None
     `ConfigurationError` if one of them replaced all earlier rows (`outputMode("complete")`). `FencedError` if the
     stream is at a higher epoch.
     """
-    check_location(where, "container/stream")
     if not where.path:
         raise ConfigurationError(f"{where} names no stream. Give `container/stream`.")
     check_stream(where.path, option="where")

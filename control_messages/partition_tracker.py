@@ -17,8 +17,9 @@ a generation that begins in the same batch in which the one before it ends repla
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+from azure_account.arguments import Count, Range, checked
 from control_messages.announcements import Announcement, TrackerUpdate
 from control_messages.errors import ContradictionError, listed
 from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, EndOfStream, Watermark
@@ -34,6 +35,7 @@ ALL = ""
 """The key of messages without a task name, which count for all tasks. No task has this name."""
 
 
+@checked
 @dataclass(frozen=True)
 class IdleTimeout:
     """A task without a message for `timeout_ms` does not hold the watermark until its next message.
@@ -42,13 +44,8 @@ class IdleTimeout:
     message in time), ended, or idle as declared. The end of a stream never follows from a timeout.
     """
 
-    timeout_ms: int
-    quorum: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.timeout_ms < 1 or not 0 <= self.quorum <= 1:
-            text = f"{self}: the timeout must be at least 1 ms, and the quorum a share from 0 to 1."
-            raise ValueError(text)
+    timeout_ms: Count
+    quorum: Annotated[float, Range(0, 1)] = 0.5
 
     def needed(self, task_count: int) -> int:
         """How many of `task_count` tasks must be active, ended or idle for the timeout to apply to the others."""

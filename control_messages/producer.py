@@ -7,14 +7,17 @@ has seen, less the lateness that the job allows. Every partition gets it, since 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import types as arrow_is
 
+from azure_account.arguments import Range, checked
+from azure_account.errors import ConfigurationError
 from control_messages.arrow_memory import I64, MOST_BYTES, binary_array, integer_array, integers, validity
 from control_messages.envelopes import wrap
 from control_messages.errors import ControlMessageError, listed
@@ -31,7 +34,7 @@ from control_messages.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
 ENVELOPES = pa.schema(
     [pa.field("partition", pa.int32(), nullable=False), pa.field("value", pa.binary(), nullable=False)]
@@ -49,9 +52,14 @@ YEAR_MS = 366 * _MS_PER_DAY
 """How far event times may be ahead of the clock, unless the producer says otherwise."""
 
 
+Stated = Annotated[int, Range(0, LATEST)]
+"""A number that fits a control message."""
+
+
+@checked
 @dataclass(frozen=True)
 class ProducerSpec:
-    """An upstream job and the intermediate stream that it writes. `ValueError` names the field that is wrong.
+    """An upstream job and the intermediate stream that it writes. `ConfigurationError` names the field that is wrong.
 
     stream: the stream's name.
     partitions: how many partitions it has.
@@ -64,34 +72,21 @@ class ProducerSpec:
     """
 
     stream: str
-    partitions: int
-    tasks: int | Sequence[str] = 1
-    generation: int = 0
-    lateness_ms: int = 0
-    ahead_ms: int = YEAR_MS
+    partitions: Annotated[int, Range(1, 2**31 - 1)]
+    tasks: Annotated[int, Range(1, MOST_TASKS)] | Sequence[str] = 1
+    generation: Stated = 0
+    lateness_ms: Stated = 0
+    ahead_ms: Stated = YEAR_MS
 
     def __post_init__(self) -> None:
         if not is_text(self.stream):
             text = f"stream is {self.stream!r}, give it a name."
-            raise ValueError(text)
-        bounds = {
-            "partitions": (1, 2**31 - 1),
-            "generation": (0, LATEST),
-            "lateness_ms": (0, LATEST),
-            "ahead_ms": (0, LATEST),
-        }
-        for name, (least, most) in bounds.items():
-            if not is_integer(getattr(self, name), least, most):
-                text = f"{name} is {getattr(self, name)!r}, it must be an integer from {least} to {most}."
-                raise ValueError(text)
+            raise ConfigurationError(text)
         if isinstance(self.tasks, (tuple, list)):
             object.__setattr__(self, "tasks", tuple(self.tasks))
             if not self.tasks or not all(map(is_text, self.tasks)) or len(set(self.tasks)) < len(self.tasks):
                 text = f"tasks are {listed(self.tasks)}; give at least one name, no empty one and none twice."
-                raise ValueError(text)
-        elif not is_integer(self.tasks, 1, MOST_TASKS):
-            text = f"tasks is {self.tasks!r}, it must be a list of names or an integer from 1 to {MOST_TASKS}."
-            raise ValueError(text)
+                raise ConfigurationError(text)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

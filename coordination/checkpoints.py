@@ -9,17 +9,17 @@ has a writer id; here each epoch belongs to one processor, so a write is read ba
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Entity, Missing, Unknown
+from azure_account.arguments import Epoch, checked
 from azure_account.errors import ConfigurationError, CorruptError, FencedError, TransientError, describe
 from azure_account.readback import request_and_read_back
 from coordination.names import checkpoint_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from azure_account.account import Table
     from azure_account.errors import AzureBlobError
     from azure_account.readback import Doubtful
@@ -49,19 +49,22 @@ class CheckpointStore:
         """Create the table if it is absent."""
         self._table.create()
 
+    @checked
     def read(self, task: str) -> TaskCheckpoint:
         """The last checkpoint of a task; an empty one if there is none. Errors of storage are raised, not empty."""
         found = self._table.get(_PARTITION, checkpoint_key(task))
         return TaskCheckpoint() if found is None else _checkpoint(task, found)
 
-    def begin(self, task: str, epoch: int) -> TaskCheckpoint:
+    @checked
+    def begin(self, task: str, epoch: Epoch) -> TaskCheckpoint:
         """Take a task over, and read its offsets: from now on writers of lower epochs are refused. Idempotent.
 
         `FencedError` if a processor with a higher epoch has it.
         """
         return self._change(task, epoch, None)
 
-    def write(self, task: str, epoch: int, offsets: Mapping[str, str]) -> None:
+    @checked
+    def write(self, task: str, epoch: Epoch, offsets: Mapping[str, str]) -> None:
         """Replace all offsets of a task. `FencedError` if another processor has the task now.
 
         epoch: of the task. offsets: texts by key.

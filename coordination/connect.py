@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from azure_account.account import StorageAccount
+from azure_account.arguments import Options, Seconds, checked
 from azure_account.connect import connect, settings_of
-from azure_account.location import check_location
 from azure_account.options.settings import Timeouts
 from azure_account.retrying.policy import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from azure_account.account import StorageAccount
     from azure_account.location import Location
     from azure_account.options.settings import AccountSettings
 
 
-def open_account(options: Mapping[str, str] | None = None, *, request: float = 5.0) -> StorageAccount:
+@checked
+def open_account(options: Options | None = None, *, request: Seconds = 5.0) -> StorageAccount:
     """The account of these options: those of the connector that name an account and its credentials.
 
     What they leave out comes from `AZURE_STORAGE_*` variables. request: seconds, as in `LeaseTiming` and
@@ -29,7 +28,6 @@ def open_account(options: Mapping[str, str] | None = None, *, request: float = 5
 
 def brief_account(where: Location, request: float) -> StorageAccount:
     """The account of a location, as `open_account`. `ConfigurationError` if `where` is not a `Location`."""
-    check_location(where, "container/name")
     return where.account(lambda settings: brief_settings(settings, request))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from azure_account.arguments import Range, Seconds, Wait, checked
 from azure_account.errors import ConfigurationError
 from azure_account.names import LEASE_SECONDS
 
@@ -16,6 +16,7 @@ OLDER_DEATH = 30.0
 """Seconds. `death` of a processor whose row does not state it: it is of a release whose default this was."""
 
 
+@checked
 @dataclass(frozen=True)
 class LeaseTiming:
     """The durations of a lease, in seconds. `ConfigurationError` for values that would lose it in normal operation.
@@ -28,17 +29,13 @@ class LeaseTiming:
     and its effect, and clocks that run at different speeds.
     """
 
-    duration: int = 30
-    renew_every: float = 6.0
-    poll_every: float = 5.0
-    request: float = 5.0
-    margin: float = 5.0
+    duration: Annotated[int, Range(LEASE_SECONDS[0], LEASE_SECONDS[-1])] = 30
+    renew_every: Seconds = 6.0
+    poll_every: Seconds = 5.0
+    request: Seconds = 5.0
+    margin: Seconds = 5.0
 
     def __post_init__(self) -> None:
-        if self.duration not in LEASE_SECONDS:
-            text = f"duration: a lease lasts 15 to 60 whole seconds, not {self.duration!r}."
-            raise ConfigurationError(text)
-        _check_positive(self, "renew_every", "poll_every", "request", "margin")
         needed = 2 * self.renew_every + self.request + self.margin
         if needed > self.duration:
             text = (
@@ -59,6 +56,7 @@ class LeaseTiming:
         return self.duration + self.poll_every + 3 * self.request
 
 
+@checked
 @dataclass(frozen=True)
 class CoordinatorTiming:
     """The durations of processors and barriers, in seconds. `ConfigurationError` for values that contradict each other.
@@ -74,12 +72,12 @@ class CoordinatorTiming:
     same name within that time. Nobody runs them meanwhile. 0: they move at once.
     """
 
-    heartbeat: float = 3.0
-    death: float = 14.0
-    margin: float = 2.0
-    request: float = 5.0
-    barrier: float = 60.0
-    restart: float = 0.0
+    heartbeat: Seconds = 3.0
+    death: Seconds = 14.0
+    margin: Seconds = 2.0
+    request: Seconds = 5.0
+    barrier: Seconds = 60.0
+    restart: Wait = 0.0
 
     @property
     def overdue_after(self) -> float:
@@ -108,9 +106,6 @@ class CoordinatorTiming:
         return self.death + 3 * (self.heartbeat + 3 * self.request)
 
     def __post_init__(self) -> None:
-        _check_positive(self, "heartbeat", "death", "margin", "request", "barrier")
-        if self.restart != 0:
-            _check_positive(self, "restart")
         needed = 2 * self.heartbeat + self.request + self.margin
         if needed > self.death:
             text = (
@@ -124,14 +119,6 @@ class CoordinatorTiming:
                 f"barrier ({self.barrier}) is less than death ({self.death}): the tasks of a processor that has not "
                 "stopped them could begin elsewhere before it is dead. Give the barrier more time."
             )
-            raise ConfigurationError(text)
-
-
-def _check_positive(timing: LeaseTiming | CoordinatorTiming, *names: str) -> None:
-    for name in names:
-        value = getattr(timing, name)
-        if not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            text = f"{name} is {value!r}, it must be a number of seconds above 0."
             raise ConfigurationError(text)
 
 

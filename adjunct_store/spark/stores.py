@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill import VersionWriter, check_schema
+from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.spark.partitioning import column_of
 from adjunct_store.spark.reading.task_reader import QUERY
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.opening import FillRequirements
+from azure_account.arguments import Count, Name, Natural, checked
 from azure_account.errors import ConfigurationError
+from azure_account.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame
-
     from adjunct_store.spark.filling.fill import FillResult
-    from adjunct_store.spark.filling.fill_spec import FillSpec
-    from azure_account.location import Location
 
 
+@checked
 @dataclass(frozen=True)
 class AdjunctStore:
     """A store, and how the rows of a stream become its changes.
@@ -58,13 +58,14 @@ class AdjunctStores:
     `ConfigurationError` for a store of another source or query, or with other columns.
     """
 
+    @checked
     def __init__(
         self,
         stores: Mapping[str, AdjunctStore],
         *,
-        source: str,
+        source: Name,
         rebuild: bool = False,
-        keep: int = 3,
+        keep: Count = 3,
         cache_dir: Path | str | None = None,
     ) -> None:
         locations = [each.location for each in stores.values()]
@@ -79,7 +80,8 @@ class AdjunctStores:
         self.filled: Mapping[str, FillResult] = {}
         """What the last batch did, by stream."""
 
-    def process(self, rows: DataFrame, batch: int, stream_column: str = "stream") -> DataFrame:
+    @checked
+    def process(self, rows: DataFrame, batch: Natural, stream_column: str = "stream") -> DataFrame:
         """Publish the rows of each store's stream as a version, and return the rows of all other streams.
 
         rows: of the batch. They are read once for each store and once for the result: `persist` them if that is

@@ -14,14 +14,17 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from azure_account.arguments import Options, checked
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import NotFoundError
+from azure_account.location import Location
 from azure_account.worker_errors import own_error
 from control_messages.errors import listed
 from control_messages.messages import EndOfStream, MessageType
-from control_messages.producer import PRODUCER_METADATA
+from control_messages.producer import PRODUCER_METADATA, ProducerSpec
 from control_messages.runs import (
     ALL,
     CompleteEarlierRun,
@@ -33,20 +36,18 @@ from control_messages.runs import (
     finish,
     newest_of,
 )
+from control_messages.spark.columns import EmitColumns
 from control_messages.spark.upstream import EMITTED, control_envelopes, emit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from azure_account.location import Location
-    from control_messages.producer import ProducerSpec
-    from control_messages.spark.columns import EmitColumns
 
-
+@checked
 def run_bounded(
     frame: DataFrame, producer: ProducerSpec, columns: EmitColumns, transport: Transport, checkpoint: str
 ) -> ProducerSpec:
@@ -76,6 +77,7 @@ def run_bounded(
     return run.producer
 
 
+@checked
 def start_bounded(
     frame: DataFrame, producer: ProducerSpec, columns: EmitColumns, transport: Transport, checkpoint: str
 ) -> BoundedRun:
@@ -236,6 +238,7 @@ _ENVELOPE_AVRO = json.dumps(
 """`upstream.ENVELOPES` in Avro: with a schema, a reader waits for a stream that does not exist yet."""
 
 
+@checked
 @dataclass(frozen=True)
 class AzureBlobTransport:
     """A stream of format `azureblob`.
@@ -245,8 +248,8 @@ class AzureBlobTransport:
     """
 
     stream: Location
-    read_options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may have secrets
-    write_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    read_options: Options = field(default_factory=dict, repr=False)  # may have secrets
+    write_options: Options = field(default_factory=dict, repr=False)
     adds_watermarks: ClassVar[bool] = True
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -281,6 +284,7 @@ class AzureBlobTransport:
         return {**self.stream.options, **self.write_options, "partitionColumn": "partition", **control}
 
 
+@checked
 @dataclass(frozen=True)
 class KafkaTransport:
     """A topic of Kafka with as many partitions as the stream.
@@ -290,9 +294,9 @@ class KafkaTransport:
     """
 
     topic: str
-    options: Mapping[str, str] = field(repr=False)  # with secrets, as the others may be
-    read_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    write_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: Options = field(repr=False)  # with secrets, as the others may be
+    read_options: Options = field(default_factory=dict, repr=False)
+    write_options: Options = field(default_factory=dict, repr=False)
     adds_watermarks: ClassVar[bool] = False
 
     def read(self, spark: SparkSession) -> DataFrame:

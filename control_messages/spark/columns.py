@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from azure_account.arguments import checked
 
 ColumnOrName: TypeAlias = Column | str
 
 
+@checked
 @dataclass(frozen=True)
 class EmitColumns:
     """The columns of rows that `emit` and `run_bounded` write, each by name or as an expression.
@@ -31,6 +32,7 @@ class EmitColumns:
     task: ColumnOrName | None = None
 
 
+@checked
 @dataclass(frozen=True)
 class EnvelopeColumns:
     """The columns of envelopes that `reconcile` reads, by name.

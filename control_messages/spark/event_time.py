@@ -6,6 +6,7 @@ the minimum of the watermarks of several flows, and passes the announcements on 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import IntegralType, LongType, StructField, StructType
 
+from azure_account.arguments import checked
 from control_messages import combined
 from control_messages.announcements import Announcement
 from control_messages.combined import CombinedTracker
@@ -23,7 +25,7 @@ from control_messages.spark.columns import not_null
 from control_messages.spark.reconciliation import FLOW, STREAM_METADATA, announcement_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
@@ -82,6 +84,7 @@ class EventTimeProcessor:
         """Called at the end of a task."""
 
 
+@checked
 def process(flows: DataFrame | Sequence[DataFrame], processor: EventTimeProcessor, name: str = "") -> DataFrame:
     """A flow with the processor's rows in place of the messages, followed by the announcements.
 

@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
+from azure_account.arguments import checked
 from azure_account.clock import SYSTEM_CLOCK
 from control_messages import holds
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore
 from control_messages.errors import ControlMessageError, listed
-from control_messages.holds import NoControlMessages
-from control_messages.partition_tracker import IdleTimeout
+from control_messages.holds import Hold, NoControlMessages
+from control_messages.partition_tracker import IdleTimeout, PartitionTracker
 from control_messages.spark.reconciliation import OBSERVED
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
-    from pyspark.sql.streaming.query import StreamingQuery
 
-    from control_messages.holds import Hold
-    from control_messages.partition_tracker import PartitionTracker
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +36,7 @@ _SHOWN = 5
 _STATES, _IDLE = ("endOfStream", "watermark"), "idleTimeout"
 
 
+@checked
 def read_trackers(query: StreamingQuery | str) -> list[PartitionTracker]:
     """The trackers of a query, or in the checkpoint at a path, as of the last committed batch; none before the first.
 
@@ -62,6 +62,7 @@ def _saved(query: StreamingQuery | str) -> list[tuple[PartitionTracker, IdleTime
     return sorted(found, key=lambda each: (each[0].stream, str(each[0].partition)))
 
 
+@checked
 def why_held(query: StreamingQuery | str) -> list[Hold | NoControlMessages]:
     """What holds the watermark of each partition of a query; `str(hold)` is a text for people.
 
@@ -86,6 +87,7 @@ def why_held(query: StreamingQuery | str) -> list[Hold | NoControlMessages]:
     return found
 
 
+@checked
 def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None = None) -> bool:
     """Wait until every input of a query has ended, then stop the query. Raises what the query fails with.
 
@@ -107,6 +109,7 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
     return wait.is_over or wait.ended()
 
 
+@checked
 def stop_at_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | None = None) -> EndingQuery:
     """Have a query stopped when every input of it has ended, and return at once: for a coordinated task.
 

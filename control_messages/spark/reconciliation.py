@@ -19,26 +19,34 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from azure_account.arguments import checked
 from azure_account.clock import SYSTEM_CLOCK
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.envelopes import unwrap_all
 from control_messages.errors import BadEnvelopeError, ControlMessageError
 from control_messages.messages import Drain, MessageType
-from control_messages.partition_tracker import PartitionTracker, advance_time, next_timeout, receive, resume
+from control_messages.partition_tracker import (
+    IdleTimeout,
+    PartitionTracker,
+    advance_time,
+    next_timeout,
+    receive,
+    resume,
+)
 from control_messages.spark.columns import EnvelopeColumns, not_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
 
     from control_messages.announcements import Announcement, TrackerUpdate
     from control_messages.messages import ControlMessage
-    from control_messages.partition_tracker import IdleTimeout
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +68,7 @@ _LOCATING = ("_blob", "_version", "topic", "offset")
 _COLUMNS = EnvelopeColumns()
 
 
+@checked
 def reconcile(
     envelopes: DataFrame,
     stream: str,

@@ -9,25 +9,18 @@ User messages stay in the JVM, except in `emit` for a sink that does not add the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
+from azure_account.arguments import checked
 from azure_account.clock import SYSTEM_CLOCK
-from control_messages.messages import EARLIEST, VERSION, MessageType
-from control_messages.producer import FOR_THE_SINK, PRODUCER_METADATA, with_watermarks
-from control_messages.spark.columns import column, required
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql import Column, DataFrame, SparkSession
-
-    from control_messages.messages import ControlMessage
-    from control_messages.producer import ProducerSpec
-    from control_messages.spark.columns import ColumnOrName, EmitColumns
+from control_messages.messages import EARLIEST, VERSION, ControlMessage, MessageType
+from control_messages.producer import FOR_THE_SINK, PRODUCER_METADATA, ProducerSpec, with_watermarks
+from control_messages.spark.columns import ColumnOrName, EmitColumns, column, required
 
 USER = bytes([MessageType.USER])
 ENVELOPES = "partition int, value binary"
@@ -36,6 +29,7 @@ EMITTED = "control_messages.emitted"
 """The key in the metadata of column `value` under which `emit` without `by_sink` leaves its producer."""
 
 
+@checked
 def task_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
     """The number of a row's task by the hash of `columns`, for tasks whose names are not known beforehand.
 
@@ -44,11 +38,13 @@ def task_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
     return F.pmod(F.xxhash64(*columns), F.lit(len(producer.names))).cast("int")
 
 
+@checked
 def partition_of(producer: ProducerSpec, *columns: ColumnOrName) -> Column:
     """The downstream partition of a row by the hash of `columns`: equal values, equal partition."""
     return F.pmod(F.hash(*columns), F.lit(producer.partitions)).cast("int")
 
 
+@checked
 def emit(
     frame: DataFrame,
     producer: ProducerSpec,
@@ -87,6 +83,7 @@ def emit(
     return envelopes.withMetadata("value", {EMITTED: producer.to_json()})
 
 
+@checked
 def control_envelopes(spark: SparkSession, producer: ProducerSpec, messages: Iterable[ControlMessage]) -> DataFrame:
     """Control messages alone, as envelopes for every partition; to be written after all rows that they refer to.
 
@@ -98,6 +95,7 @@ def control_envelopes(spark: SparkSession, producer: ProducerSpec, messages: Ite
     return spark.createDataFrame(pa.Table.from_batches([producer.envelopes(messages, now)])).coalesce(1)
 
 
+@checked
 def forward(
     flow: DataFrame,
     producer: ProducerSpec,

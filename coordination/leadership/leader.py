@@ -10,8 +10,10 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
+from azure_account.arguments import Name, Wait, checked
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConflictError, FencedError, describe
+from azure_account.location import Location
 from azure_account.names import check_blob
 from coordination.connect import brief_account
 from coordination.leadership.election import Deposed, Elected, Election, TermEnd
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from azure_account.location import Location
     from coordination.leadership.election import Change
 
 logger = logging.getLogger(__name__)
@@ -60,10 +61,11 @@ class LeaderElector:
     If it cannot go on, it calls `on_deposed`, if the process leads, and then `on_failure`.
     """
 
+    @checked
     def __init__(
         self,
         where: Location,
-        holder: str,
+        holder: Name,
         listener: LeaderListener,
         timing: LeaseTiming | None = None,
         *,
@@ -222,13 +224,14 @@ class LeaseLock:
     matters, present `lock.epoch` in the write.
     """
 
+    @checked
     def __init__(
         self,
         where: Location,
-        holder: str,
+        holder: Name,
         timing: LeaseTiming | None = None,
         *,
-        timeout: float | None = None,
+        timeout: Wait | None = None,
     ) -> None:
         self._elector = LeaderElector(where, holder, self, timing, once=True)
         self._target, self._timeout = str(where), timeout

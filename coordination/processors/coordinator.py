@@ -11,10 +11,13 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from azure_account.arguments import checked
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import AzureBlobError, NotFoundError, TransientError
+from azure_account.location import Location
 from coordination.connect import brief_account
 from coordination.leadership.election import Deposed, Elected, Election
 from coordination.leadership.lease import Lease
@@ -23,14 +26,12 @@ from coordination.names import check_processor, check_tasks, names_of, tasks_dig
 from coordination.processors.coordinator_state import ProcessorDeclaration
 from coordination.processors.participant import ListenerError, Participant, TaskListener
 from coordination.processors.processor_table import ProcessorTable
-from coordination.timing import JOB_LEASE, CoordinatorTiming
+from coordination.timing import JOB_LEASE, CoordinatorTiming, LeaseTiming
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from azure_account.location import Location
     from coordination.leadership.election import Change
-    from coordination.timing import LeaseTiming
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class JobCoordinator:
     `ConfigurationError` for names that Azure refuses.
     """
 
+    @checked
     def __init__(
         self,
         where: Location,

@@ -20,16 +20,18 @@ import logging
 import math
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from azure_account.arguments import Natural, Wait, checked
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import FencedError
 from azure_account.parallel import pool
 from azure_account.worker_errors import own_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from coordination.leadership.leader import LeaderElector
     from coordination.processors.coordinator import JobCoordinator
@@ -70,6 +72,7 @@ class _Task:
     done: bool = False
 
 
+@checked
 @dataclass(frozen=True)
 class QueryLimits:
     """When a driver gives up: it leaves the job, and `run` raises the failure.
@@ -80,10 +83,10 @@ class QueryLimits:
     start_seconds: how long the start of a query, or `finish`, may go on when its task is taken away.
     """
 
-    restarts: int | None = None
-    fenced_seconds: float = 120.0
-    stop_seconds: float = 120.0
-    start_seconds: float = 60.0
+    restarts: Natural | None = None
+    fenced_seconds: Wait = 120.0
+    stop_seconds: Wait = 120.0
+    start_seconds: Wait = 60.0
 
 
 class TaskQuery(Protocol):
@@ -103,6 +106,7 @@ class TaskQuery(Protocol):
 class _QueryRunner:
     """Runs the queries of tasks that begin and stop: what `TaskQueries` and `LeaderQuery` have in common."""
 
+    @checked
     def __init__(
         self,
         start: Callable[[str, int], TaskQuery],
@@ -402,6 +406,7 @@ class LeaderQuery(_QueryRunner):
     arguments are those of `TaskQueries`.
     """
 
+    @checked
     def __init__(
         self,
         start: Callable[[int], TaskQuery],

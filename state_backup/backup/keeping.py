@@ -9,35 +9,33 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from azure_account.arguments import Range, checked
 from azure_account.errors import NotFoundError, describe
-from state_backup.backup.arguments import checked_number
+from azure_account.location import Location
 from state_backup.record.location import open_location
 from state_backup.record.store import record_store
 
 if TYPE_CHECKING:
-    from azure_account.location import Location
     from state_backup.record.record import CheckpointRecord
 
 logger = logging.getLogger(__name__)
 
+
 LEAST_KEPT = 2
+Kept = Annotated[int, Range(LEAST_KEPT)]
+"""How many checkpoints stay. With fewer, a restore would be overtaken by the next backup."""
 
 
-def checked_keep(keep: int) -> int:
-    """`ConfigurationError` below two."""
-    return checked_number(keep, "keep", LEAST_KEPT, "a restore would be overtaken by the next backup")
-
-
-def set_keep(where: Location, keep: int) -> None:
+@checked
+def set_keep(where: Location, keep: Kept) -> None:
     """Set how many checkpoints of a state are kept. Its next backup drops the older ones.
 
     where: the state. Its writer goes on.
 
     `NotFoundError` without a record; `TransientError` if others change the record all the time.
     """
-    keep = checked_keep(keep)
     container, names = open_location(where)
 
     def changed(record: CheckpointRecord | None) -> CheckpointRecord:

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from azure_account.arguments import shown
 from azure_account.errors import AzureBlobError, ConfigurationError, describe
 from state_backup.local.claim import claimed
 from state_backup.local.place import remove
@@ -29,13 +30,15 @@ def rocksdb_checkpoint(db: Rdict) -> Iterator[Path]:
     directory cannot be made, or somebody else has made one of that name; `TransientError` if another checkpoint of the
     store is there for more than a minute.
     """
-    directory = Path(f"{db.path()}.checkpoint")
-    names = [directory, directory.with_name(directory.name + _TEMPORARY)]
     try:
-        from rocksdict import Checkpoint  # noqa: PLC0415 - an extra
+        from rocksdict import Checkpoint, Rdict  # noqa: PLC0415 - an extra
     except ImportError as error:
         text = 'RocksDB stores need the extra `rocksdb`: pip install "pyspark-azureblob[rocksdb]".'
         raise ConfigurationError(text) from error
+    if not isinstance(db, Rdict):
+        raise ConfigurationError(f"Argument db of rocksdb_checkpoint is {shown(db)}: give a rocksdict.Rdict.")
+    directory = Path(f"{db.path()}.checkpoint")
+    names = [directory, directory.with_name(directory.name + _TEMPORARY)]
     with ExitStack() as claim:
         try:
             claim.enter_context(claimed(Path(f"{directory}.lock"), names, _TIMEOUT))

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from azure_account.parallel import check_threads
-from state_backup.backup.arguments import check_label, checked_number
-from state_backup.backup.keeping import checked_keep
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from state_backup.local.scan import ChecksumCache
+from azure_account.arguments import Count, Epoch, Name, Natural, checked
+from state_backup.backup.keeping import Kept
+from state_backup.local.scan import ChecksumCache
 
 
+@checked
 @dataclass(frozen=True)
 class TaskIdentity:
     """Whose state it is: goes into each snapshot index, as Samza has it."""
 
-    job_name: str
-    job_id: str = "1"
-    task_name: str = "0"
-
-    def __post_init__(self) -> None:
-        """`ConfigurationError` unless all are texts that are not blank."""
-        for name, value in (("job_name", self.job_name), ("job_id", self.job_id), ("task_name", self.task_name)):
-            check_label(value, name, "as this owner")
+    job_name: Name
+    job_id: Name = "1"
+    task_name: Name = "0"
 
 
+@checked
 @dataclass(frozen=True)
 class WriterSettings:
     """How a state is written. `ConfigurationError` for a number that is too low.
@@ -45,22 +37,15 @@ class WriterSettings:
     is: an index with such files has a format version that earlier releases refuse.
     """
 
-    keep: int | None = None
-    epoch: int | None = None
-    threads: int = 16
+    keep: Kept | None = None
+    epoch: Epoch | None = None
+    threads: Count = 16
     opening: str | None = None
     ttl: bool = True
-    inline_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        """Validate: before an opening fences another writer."""
-        if self.keep is not None:
-            object.__setattr__(self, "keep", checked_keep(self.keep))
-        if self.epoch is not None:
-            object.__setattr__(self, "epoch", checked_number(self.epoch, "epoch", 0))
-        check_threads(self.threads)
+    inline_bytes: Natural = 0
 
 
+@checked
 @dataclass(frozen=True)
 class WriterHandover:
     """What the writer before has left on this host, so that this one does not do it again.

@@ -14,20 +14,24 @@ Decision 15 says why no order of events, clocks included, deletes what a checkpo
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SYSTEM_CLOCK
+from azure_account.arguments import checked
+from azure_account.clock import SYSTEM_CLOCK, Clock
 from azure_account.documents.owner import DocumentOwner
 from azure_account.errors import AzureBlobError
+from azure_account.location import Location
 from azure_account.report import ProgressCallbacks
 from azure_account.undelete import undelete
-from state_backup.backup.arguments import checked_ids, checked_offsets, checked_stores, may_be_empty
+from state_backup.backup.arguments import MayBeEmpty, checked_stores, may_be_empty
 from state_backup.backup.attempt import AttemptOptions, BackupAttempt, KnownContent
 from state_backup.backup.keeping import LEAST_KEPT, kept
 from state_backup.backup.notes import WriterNotes
-from state_backup.backup.settings import WriterHandover, WriterSettings
-from state_backup.index.checkpoint_id import next_id
+from state_backup.backup.settings import TaskIdentity, WriterHandover, WriterSettings
+from state_backup.index.checkpoint_id import CheckpointId, next_id
 from state_backup.metrics import StateMetrics
 from state_backup.record.clean_up import CleanUp
 from state_backup.record.location import open_location
@@ -36,15 +40,10 @@ from state_backup.record.state_storage import StateStorage
 from state_backup.record.store import new_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    from azure_account.clock import Clock
     from azure_account.documents.document import Stored
-    from azure_account.location import Location
-    from state_backup.backup.arguments import MayBeEmpty
     from state_backup.backup.attempt import BackedUpStore
-    from state_backup.backup.settings import TaskIdentity
     from state_backup.index.dir_diff import Blobs, Content
     from state_backup.index.snapshot_index import SnapshotIndex
     from state_backup.local.scan import ChecksumCache
@@ -55,6 +54,7 @@ _ATTEMPTS = 10
 """How often a commit is tried when sweeps change the record in between."""
 
 
+@checked
 def open_state(
     where: Location,
     owner: TaskIdentity,
@@ -194,6 +194,7 @@ class StateWriter:
         """The files that the last backup has read or knew, by store; empty unless it had `trust_times`."""
         return self._read_files
 
+    @checked
     def back_up(
         self,
         stores: Mapping[str, Path | str | MayBeEmpty],
@@ -201,7 +202,7 @@ class StateWriter:
         report: ProgressCallbacks = ProgressCallbacks(),
         *,
         trust_times: bool = False,
-        keep: Collection[str] = (),
+        keep: Collection[str | CheckpointId] = (),
     ) -> Checkpoint:
         """Commit a checkpoint of these directories, by store name, and of the offsets that belong to them.
 
@@ -220,15 +221,14 @@ class StateWriter:
         """
         state = self._storage.state
         directories = checked_stores(stores, state)
-        offsets = checked_offsets({} if offsets is None else offsets, state)
-        options = AttemptOptions(report, trust_times, checked_ids(keep, state), may_be_empty(stores))
+        options = AttemptOptions(report, trust_times, frozenset(map(str, keep)), may_be_empty(stores))
         new = self._attempt(options)
-        new.check_readable(directories, offsets, self.epoch)
+        new.check_readable(directories, offsets or {}, self.epoch)
         if not trust_times:
             self._read_files.clear()
         self._upload(new, directories)
         for _ in range(_ATTEMPTS):
-            checkpoint = new.checkpoint(offsets)
+            checkpoint = new.checkpoint(dict(offsets or {}))
             if self._commit(new, checkpoint) or self._find_committed(new, checkpoint):
                 self.backed_up = new.stores
                 self._count_commit(new)

@@ -32,7 +32,7 @@ from azure_account.cli.progress import steps, transfer
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
-from state_backup.backup.arguments import MayBeEmpty, checked_offsets, checked_stores
+from state_backup.backup.arguments import MayBeEmpty, checked_stores
 from state_backup.backup.keeping import set_keep
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
@@ -122,7 +122,7 @@ def backup_command(
     wrong = set(empty) - set(directories)
     if wrong:
         raise typer.BadParameter(f"{text.one_line(min(wrong))} is not one of the stores", param_hint="'--may-be-empty'")
-    offsets = checked_offsets(_pairs(given.offset or (), "--offset", "KEY=VALUE"), state.path)
+    offsets = _pairs(given.offset or (), "--offset", "KEY=VALUE")
     for directory in directories.values():
         _check_directory(directory)
     with _warnings(shell), transfer(shell, "uploading") as report:

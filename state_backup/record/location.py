@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError
-from azure_account.location import check_location
 from state_backup.record.names import StateNames
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ def open_location(where: Location) -> tuple[BlobContainer, StateNames]:
 
     `ConfigurationError` if `where` names no state, or cannot be one.
     """
-    check_location(where, "container/state")
     if not where.path:
         raise ConfigurationError(f"No state is named in container {where.container}: give `container/state`.")
     names = StateNames(where.path)

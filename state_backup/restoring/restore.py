@@ -10,12 +10,14 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from azure_account.arguments import Count, Wait, checked
 from azure_account.disk_advice import next_step
 from azure_account.errors import (
     AzureBlobError,
@@ -27,24 +29,25 @@ from azure_account.errors import (
     describe,
 )
 from azure_account.host_locks import LOCK_TIMEOUT
+from azure_account.location import Location
 from azure_account.report import ProgressCallbacks
 from azure_account.undelete import try_undelete
+from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
 from state_backup.local.mounts import mount_at_or_below
+from state_backup.local.scan import ChecksumCache
 from state_backup.metrics import StateMetrics
 from state_backup.record.location import open_location
+from state_backup.record.record import Checkpoint
 from state_backup.record.store import record_store
 from state_backup.record.undelete import undelete_lost
 from state_backup.restoring.assembly import DownloadSettings, Target, assemble
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection
 
     from azure_account.account import BlobContainer
-    from azure_account.location import Location
-    from state_backup.local.scan import ChecksumCache
     from state_backup.record.names import StateNames
-    from state_backup.record.record import Checkpoint
     from state_backup.restoring.assembly import AssemblyResult
 
 logger = logging.getLogger(__name__)
@@ -70,6 +73,7 @@ class RestoreResult:
     passed_over: Mapping[str, str] = field(default_factory=dict)
 
 
+@checked
 @dataclass(frozen=True)
 class RestoreSettings:
     """How directories are restored.
@@ -78,10 +82,11 @@ class RestoreSettings:
     lock_timeout: seconds to wait for another restore of the same directory, then it is a `TransientError`.
     """
 
-    threads: int = 16
-    lock_timeout: float = LOCK_TIMEOUT
+    threads: Count = 16
+    lock_timeout: Wait = LOCK_TIMEOUT
 
 
+@checked
 @dataclass(frozen=True)
 class LinkSources:
     """Directories whose files are hard-linked into a new one, if they have the same content.
@@ -98,6 +103,7 @@ class LinkSources:
     known: ChecksumCache | None = None
 
 
+@checked
 def checkpoints(where: Location) -> tuple[Checkpoint, ...]:
     """The checkpoints of a state that can be restored, newest first; none if there is no record."""
     return _checkpoints(*open_location(where))
@@ -108,11 +114,12 @@ def _checkpoints(container: BlobContainer, names: StateNames) -> tuple[Checkpoin
     return () if stored is None else stored.document.checkpoints
 
 
+@checked
 def restore(
     where: Location,
     stores: Mapping[str, Path | str],
     *,
-    checkpoint_id: str | None = None,
+    checkpoint_id: CheckpointId | str | None = None,
     settings: RestoreSettings = RestoreSettings(),
     report: ProgressCallbacks = ProgressCallbacks(),
 ) -> RestoreResult:
@@ -145,10 +152,11 @@ def restore(
     return _run(_Attempts(container, names, targets, wanted, transfer, settings.lock_timeout))
 
 
+@checked
 def materialise(
     where: Location,
     store: str,
-    checkpoint_id: str,
+    checkpoint_id: CheckpointId | str,
     directory: Path,
     sources: LinkSources = LinkSources(),
     settings: RestoreSettings = RestoreSettings(),
@@ -169,7 +177,8 @@ def materialise(
     _check_new(directory)
     target = Target(_resolved({store: directory})[store], tuple(sources.directories), private=True, known=sources.known)
     transfer = DownloadSettings(StateMetrics(names.state), settings.threads)
-    return _run(_Attempts(container, names, {store: target}, checkpoint_id, transfer, settings.lock_timeout, new=True))
+    wanted, wait = str(checkpoint_id), settings.lock_timeout
+    return _run(_Attempts(container, names, {store: target}, wanted, transfer, wait, new=True))
 
 
 def _run(attempts: _Attempts) -> RestoreResult:

@@ -10,10 +10,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from azure_account.arguments import Count, checked
 from azure_account.documents.document import FETCHES
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from azure_account.location import Location
 from azure_account.parallel import concurrent_map
 from azure_account.report import ProgressCallbacks
+from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.index.packs import runs
 from state_backup.local.scan import ExpectedChecksum
 from state_backup.record.location import open_location
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from azure_account.account import BlobContainer, BlobProperties
-    from azure_account.location import Location
     from state_backup.index.packs import PackRange
     from state_backup.index.snapshot_index import FileBlob, FileIndex, SnapshotIndex
     from state_backup.record.names import StateNames
@@ -76,12 +78,13 @@ _Content: TypeAlias = "tuple[tuple[FileBlob, ...], int, int, str]"
 """What identifies bytes that are downloaded once: blobs, size, CRC-32, BLAKE3."""
 
 
+@checked
 def verify(
     where: Location,
     *,
-    checkpoint_id: str | None = None,
+    checkpoint_id: CheckpointId | str | None = None,
     deep: bool = False,
-    threads: int = 16,
+    threads: Count = 16,
     report: ProgressCallbacks = ProgressCallbacks(),
 ) -> tuple[VerificationResult, ...]:
     """Verify the kept checkpoints of a state, newest first, or one. Finds all faults.
@@ -96,7 +99,7 @@ def verify(
     """
     container, names = open_location(where)
     record = _read(container, names)
-    chosen = [each for each in record.checkpoints if checkpoint_id in {None, str(each.id)}]
+    chosen = [each for each in record.checkpoints if checkpoint_id is None or str(checkpoint_id) == str(each.id)]
     if checkpoint_id is not None and not chosen:
         have = ", ".join(str(each.id) for each in record.checkpoints) or "none"
         cause = f"it has no checkpoint {checkpoint_id}; there are: {have}"

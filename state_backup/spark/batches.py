@@ -11,26 +11,25 @@ knows it.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from azure_account.arguments import Epoch, Natural, checked
 from azure_account.errors import ConfigurationError, CorruptError, describe
+from azure_account.location import Location
+from state_backup.backup.keeping import Kept
 from state_backup.backup.settings import WriterSettings
 from state_backup.spark.location import local_path
 from state_backup.spark.position import STORE, QueryPosition
 from state_backup.spark.snapshot import query_id, snapshot_of
 from state_backup.spark.writers import note_writer, open_for_query, resumed_writer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from azure_account.location import Location
-
 _INLINE_BYTES = 64 << 10
 """Files without a blob are in the snapshot index up to this size: a query without state has no others."""
 
 
+@checked
 def back_up_batch(
-    where: Location, location: str | Path, batch: int, *, epoch: int | None = None, keep: int | None = None
+    where: Location, location: str | Path, batch: Natural, *, epoch: Epoch | None = None, keep: Kept | None = None
 ) -> QueryPosition:
     """Back up the checkpoint of a query that is about to commit a batch. Returns what a restore goes on from.
 

@@ -11,10 +11,13 @@ import logging
 import threading
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from azure_account.arguments import Count, Seconds, Wait, checked
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError, describe
+from azure_account.location import Location
 from state_backup.backup.settings import WriterSettings
 from state_backup.record.location import open_location
 from state_backup.record.state_storage import StateStorage
@@ -29,13 +32,11 @@ from state_backup.spark.writers import open_for_query
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
     from types import TracebackType
 
     from typing_extensions import Self
 
     from azure_account.documents.document import Stored
-    from azure_account.location import Location
     from state_backup.backup.writer import StateWriter
     from state_backup.record.record import CheckpointRecord
 
@@ -73,13 +74,14 @@ class RestoredCheckpoint:
     restored: RestoreResult | None
 
 
+@checked
 def restore_checkpoint(
     where: Location,
     location: str | Path,
     *,
     discard_newer: bool = False,
     required: bool = False,
-    threads: int = 16,
+    threads: Count = 16,
 ) -> RestoredCheckpoint:
     """Make `location` the checkpoint that the query has to start from. Call it before the query starts.
 
@@ -172,6 +174,7 @@ def _query_of(location: Path) -> str | None:
         return None
 
 
+@checked
 @dataclass(frozen=True)
 class CheckpointSettings:
     """How the checkpoint of a query is backed up.
@@ -183,12 +186,13 @@ class CheckpointSettings:
     writer: its epoch, and how many backups to keep.
     """
 
-    every: float = 10.0
-    stop_after: float | None = None
-    retained: int = 100
+    every: Wait = 10.0
+    stop_after: Seconds | None = None
+    retained: Count = 100
     writer: WriterSettings = WriterSettings()
 
 
+@checked
 def back_up_checkpoint(
     query: Query, where: Location, location: str | Path, settings: CheckpointSettings = CheckpointSettings()
 ) -> CheckpointBackup:

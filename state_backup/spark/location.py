@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from azure_account.arguments import checked
 from azure_account.errors import ConfigurationError, describe
 
 
+@checked
 def local_path(location: str | Path) -> Path:
     """The path of a `checkpointLocation`. `ConfigurationError` unless it is on a local disk."""
     text = str(location).removeprefix("file://")

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from azure_account.account import Done, Missing
+from azure_account.arguments import Count, Wait, checked
 from azure_account.errors import (
     ConflictError,
     CorruptError,
@@ -25,6 +27,7 @@ from azure_account.errors import (
     TransientError,
     describe,
 )
+from azure_account.location import Location
 from azure_account.parallel import act_on_each, concurrent_map
 from state_backup.metrics import StateMetrics
 from state_backup.record.listing import listed
@@ -35,11 +38,10 @@ from state_backup.record.stored_index import read_index
 from state_backup.record.ttl import TAG
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from azure_account.account import BlobContainer, BlobProperties
     from azure_account.documents.document import Stored
-    from azure_account.location import Location
     from state_backup.record.names import StateNames
     from state_backup.record.record import CheckpointRecord
 
@@ -65,7 +67,8 @@ class SweepPlan:
     with_ttl: tuple[str, ...] = ()
 
 
-def plan_sweep(where: Location, *, min_age: float = DAY_SECONDS, threads: int = 16) -> SweepPlan:
+@checked
+def plan_sweep(where: Location, *, min_age: Wait = DAY_SECONDS, threads: Count = 16) -> SweepPlan:
     """Find what can be deleted of a state. Changes nothing.
 
     where: the state.
@@ -125,12 +128,13 @@ def _read_in_use(
     raise ConflictError(describe("sweep", f"state {names.state}", cause, "Run it again."))
 
 
+@checked
 def sweep(
     where: Location,
     plan: SweepPlan,
     progress: Callable[[int], object] = lambda _: None,
     *,
-    threads: int = 16,
+    threads: Count = 16,
 ) -> int:
     """Take TTLs off; condemn the waste of a plan, then delete it. Returns how many blobs are gone.
 

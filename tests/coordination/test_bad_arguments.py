@@ -56,11 +56,11 @@ def test_a_job_s_name_that_is_too_long_when_it_is_quoted_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"heartbeat": 0}, "heartbeat is 0, it must be a number of seconds above 0"),
-        ({"death": -1}, "death is -1"),
-        ({"margin": float("nan")}, "margin is nan"),
-        ({"request": float("inf")}, "request is inf"),
-        ({"barrier": "60"}, "barrier is '60', it must be a number"),
+        ({"heartbeat": 0}, "heartbeat of CoordinatorTiming is 0: give a number of seconds above 0"),
+        ({"death": -1}, "death of CoordinatorTiming is -1"),
+        ({"margin": float("nan")}, "margin of CoordinatorTiming is nan"),
+        ({"request": float("inf")}, "request of CoordinatorTiming is inf"),
+        ({"barrier": "1 h"}, "barrier of CoordinatorTiming is '1 h': give a number"),
         (
             {"heartbeat": 11},
             r"2 x heartbeat \(11\) \+ request \(5.0\) \+ margin \(2.0\) is 29.0 seconds, more than death \(14.0\)",
@@ -80,9 +80,11 @@ def test_durations_that_contradict_each_other_are_refused_with_the_rule(given: d
 
 
 @pytest.mark.parametrize("name", ["renew_every", "poll_every", "request", "margin"])
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "5", None])
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "five", None])
 def test_a_duration_of_a_lease_is_a_number_above_0(name: str, value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"{name} is {value!r}, it must be a number of seconds above 0"):
+    with pytest.raises(
+        ConfigurationError, match=f"{name} of LeaseTiming is {value!r}: give a number of seconds above 0"
+    ):
         LeaseTiming(**{name: value})
 
 

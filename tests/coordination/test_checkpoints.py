@@ -119,7 +119,10 @@ def test_whatever_is_a_task_of_a_job_has_a_checkpoint_of_its_own(tasks: list[str
 @pytest.mark.parametrize("task", ["", "\ud800", 7])
 def test_what_is_no_task_of_a_job_has_no_checkpoint(account: MemoryAccount, task: Any) -> None:
     for refused in (lambda: check_tasks([task]), lambda: store_of(account).read(task)):
-        with pytest.raises(ConfigurationError, match=r"The name of a task is text that is not empty"):
+        with pytest.raises(
+            ConfigurationError,
+            match="The name of a task is text that is not empty|Argument task of CheckpointStore.read is 7",
+        ):
             refused()
 
 

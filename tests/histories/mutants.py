@@ -23,14 +23,14 @@ def edited(place: str, old: str, new: str) -> Mutant:
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         owner, name = _found(place)
-        function: Any = getattr(owner, name)
+        function: Any = inspect.unwrap(getattr(owner, name))
         source = textwrap.dedent(inspect.getsource(function))
         assert 1 == source.count(old), f"{function.__qualname__} has changed: adapt the mutant"
         flags = __future__.annotations.compiler_flag
         code = compile(source.replace(old, new), function.__code__.co_filename, "exec", flags=flags)
         made: dict[str, Any] = {}
         exec(code, function.__globals__, made)  # noqa: S102 - a function of ours, with one piece exchanged
-        mutated = made[function.__name__]
+        mutated = inspect.unwrap(made[function.__name__])
         assert isinstance(mutated, FunctionType)
         monkeypatch.setattr(function, "__code__", mutated.__code__)
 

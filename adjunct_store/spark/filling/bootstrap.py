@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adjunct_store.versions.manifest import Version
 from adjunct_store.versions.manifest_store import read_manifest
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, TransientError, describe
+from azure_account.arguments import Seconds, Wait, checked
+from azure_account.clock import SYSTEM_CLOCK, Clock
+from azure_account.errors import TransientError, describe
+from azure_account.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from adjunct_store.versions.manifest import Manifest, Version
-    from azure_account.clock import Clock
-    from azure_account.location import Location
+    from adjunct_store.versions.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,14 @@ class StoreProgress:
         return f"generation {self.generation}, {batches}, {self.entries} entries, {self.bytes} bytes, {state}"
 
 
+@checked
 def wait_until_ready(
     store: Location,
     *,
-    timeout: float,
+    timeout: Wait,
     bootstrapped: bool = True,
     progress: Callable[[StoreProgress], object] = lambda _: None,
-    poll: float = 1.0,
+    poll: Seconds = 1.0,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Version:
     """Wait until readers get a version, and return it.
@@ -66,10 +67,6 @@ def wait_until_ready(
     `TransientError` after `timeout`, with the last progress. The wait continues while the storage service does not
     answer; if it never answers, the error comes after up to twice the time.
     """
-    if timeout < 0:
-        raise ConfigurationError(f"Argument timeout: {timeout} is negative. Give 0 or more seconds.")
-    if poll <= 0:
-        raise ConfigurationError(f"Argument poll: {poll} is too small. Give more than 0 seconds.")
     begun, last = clock.monotonic(), None
     container = store.within(max(timeout, poll)).open()
     while True:

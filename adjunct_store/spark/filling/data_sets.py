@@ -11,30 +11,32 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark.filling.changes import changes_of
-from adjunct_store.spark.filling.fill import VersionWriter
+from adjunct_store.spark.filling.fill import FillResult, VersionWriter
+from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.spark.filling.settings import FillSettings
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.opening import FillRequirements
+from azure_account.arguments import Natural, checked
 from azure_account.connect import connect
 from azure_account.errors import ConfigurationError, NotFoundError, describe
+from azure_account.location import Location
 from azure_account.worker_errors import own_errors
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.options import source_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Row
 
-    from adjunct_store.spark.filling.fill import FillResult
-    from adjunct_store.spark.filling.fill_spec import FillSpec
-    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +46,13 @@ _USER = b"\x00"
 """What the envelope of a row begins with; other envelopes are control messages."""
 
 
+@checked
 def load_data_set(
     store: Location,
     rows: DataFrame,
     spec: FillSpec,
     *,
-    number: int = 0,
+    number: Natural = 0,
     settings: FillSettings = FillSettings(),
 ) -> FillResult:
     """Replace all that a store has by the rows of a batch DataFrame. Readers see the old rows until all are published.
@@ -76,6 +79,7 @@ def load_data_set(
     return writer.run(rows, number, bootstrapped=True, sealed=True)
 
 
+@checked
 def fill_data_sets(
     store: Location,
     spark: SparkSession,

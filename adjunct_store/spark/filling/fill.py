@@ -5,28 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
+
 from adjunct_store.metrics import LastVersion, StoreMetrics
 from adjunct_store.spark.filling.changes import changes_of
+from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.spark.filling.partition_writer import REPORT, PartitionReport, PartitionWriter
 from adjunct_store.spark.filling.settings import FillSettings
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.transitions import Publication, continued
+from azure_account.arguments import checked
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, FencedError, NotFoundError, describe
+from azure_account.location import Location
 from azure_account.worker_errors import own_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
-
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.spark.filling.fill_spec import FillSpec
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
-    from azure_account.location import Location
 
 BATCH_SOURCE = "batch"
 """The source of a store that is filled by `fill`, unless another one is named."""
@@ -50,6 +51,7 @@ class FillResult:
     nulls: int = 0
 
 
+@checked
 def fill(store: Location, rows: DataFrame, spec: FillSpec, settings: FillSettings = FillSettings()) -> FillResult:
     """Apply the rows of a batch DataFrame to a store, and publish the result as one version.
 

@@ -8,13 +8,13 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
+from azure_account.arguments import Count, checked
 from azure_account.errors import ConfigurationError
 
 ExtractorFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-NULL_KEYS = ("fail", "skip")
 
-
+@checked
 @dataclass(frozen=True)
 class KeyValueExtractor:
     """Makes keys and values of rows that do not have them as columns, such as encoded messages.
@@ -27,6 +27,7 @@ class KeyValueExtractor:
     schema: str
 
 
+@checked
 @dataclass(frozen=True)
 class FillSpec:
     """How rows become changes of a store.
@@ -54,30 +55,16 @@ class FillSpec:
     then_by: str | Sequence[str] | None = None
     delete_when: str | None = None
     extractor: KeyValueExtractor | None = None
-    partitions: int = 1
+    partitions: Count = 1
     null_keys: Literal["fail", "skip"] = "fail"
 
     def __post_init__(self) -> None:
-        if isinstance(self.keys, str) or not self.keys:
-            raise ConfigurationError(
-                f'Argument keys: {self.keys!r} is not a list of columns. Give one, such as ["id"].'
-            )
+        if not self.keys:
+            raise ConfigurationError('Argument keys of FillSpec is empty: give a list of columns, such as ["id"].')
         if len(set(self.keys)) < len(self.keys):
             raise ConfigurationError(f"Argument keys: {list(self.keys)} has a column twice. Name each once.")
         if not isinstance(self.values, str) and len(set(self.values or ())) < len(self.values or ()):
             raise ConfigurationError(f"Argument values: {list(self.values or ())} has a column twice. Name each once.")
-        if not isinstance(self.delete_when, str | None):
-            kind = type(self.delete_when).__name__
-            text = f"Argument delete_when is of type {kind}: give SQL as a text, such as `op = 'D'`."
-            raise ConfigurationError(text)
-        if not isinstance(self.extractor, KeyValueExtractor | None):
-            kind = type(self.extractor).__name__
-            text = f"Argument extractor is of type {kind}: give KeyValueExtractor(function, schema)."
-            raise ConfigurationError(text)
-        if self.null_keys not in NULL_KEYS:
-            raise ConfigurationError(f"Argument null_keys: {self.null_keys!r} is not possible. Give fail or skip.")
-        if self.partitions < 1:
-            raise ConfigurationError(f"Argument partitions: {self.partitions} is too small. A store has at least 1.")
 
     @property
     def ties(self) -> tuple[str, ...]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from azure_account.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-OUTPUT_MODES = ("append", "update", "complete")
-ON_TRUNCATED = ("fail", "rebuild")
+from azure_account.arguments import Count, Epoch, Name, Wait, checked
 
 
+@checked
 @dataclass(frozen=True)
 class FillSettings:
     """Settings of every fill. `ConfigurationError` for a value that is not possible.
@@ -30,13 +26,14 @@ class FillSettings:
     the store.
     """
 
-    source: str | None = None
+    source: Name | None = None
     rebuild: bool = False
-    keep: int = 3
+    keep: Count = 3
     cache_dir: Path | str | None = None
-    epoch: int | None = None
+    epoch: Epoch | None = None
 
 
+@checked
 @dataclass(frozen=True)
 class StreamFillSettings(FillSettings):
     """Settings of `fill_stream`: those of every fill, and the following ones.
@@ -57,18 +54,6 @@ class StreamFillSettings(FillSettings):
     output_mode: Literal["append", "update", "complete"] = "append"
     trigger: Mapping[str, Any] = field(default_factory=dict)
     persistent: bool = True
-    max_age: float | None = None
+    max_age: Wait | None = None
     on_truncated: Literal["fail", "rebuild"] = "fail"
-    query_name: str | None = None
-
-    def __post_init__(self) -> None:
-        """Validate."""
-        if self.on_truncated not in ON_TRUNCATED:
-            raise ConfigurationError(
-                f"Argument on_truncated: {self.on_truncated!r} is not possible. Give fail or rebuild."
-            )
-        if self.output_mode not in OUTPUT_MODES:
-            given = f"Argument output_mode: {self.output_mode!r} is not possible."
-            raise ConfigurationError(f"{given} Give append, update or complete.")
-        if not isinstance(self.max_age, float | int | None):
-            raise ConfigurationError(f"Argument max_age: {self.max_age!r} is not a number of seconds. Give one.")
+    query_name: Name | None = None

@@ -11,29 +11,29 @@ import logging
 import threading
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 
 from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill import check_schema
+from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
 from adjunct_store.spark.filling.settings import StreamFillSettings
 from adjunct_store.spark.filling.starting import QueryStart
 from adjunct_store.spark.filling.stream_plan import StreamPlan
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
+from azure_account.arguments import checked
 from azure_account.errors import ConfigurationError
+from azure_account.location import Location
 from azure_account.worker_errors import own_error
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from typing_extensions import Self
 
-    from adjunct_store.spark.filling.fill_spec import FillSpec
-    from azure_account.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ _TRUNCATED = (
 """Parts of what sources report when rows were removed that the query has not read yet."""
 
 
+@checked
 def fill_stream(
     store: Location,
     rows: DataFrame,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from adjunct_store.forms.limit import TooManyBytesError
@@ -15,18 +16,17 @@ from adjunct_store.spark.partitioning import check_not_collated, column_of, one_
 from adjunct_store.spark.reading.pinning import kept, plan
 from adjunct_store.spark.reading.plans import has_plan
 from adjunct_store.spark.reading.settings import JoinColumns, JoinSettings, ReadSettings
+from adjunct_store.spark.reading.task_reader import StoreReadSpec
 from arrow_avro import arrow_of, spark_of, well_formed
+from azure_account.arguments import checked
 from azure_account.errors import ConfigurationError
+from azure_account.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyspark.sql import DataFrame
-
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.spark.reading.task_reader import StoreReadSpec
     from adjunct_store.view import View
-    from azure_account.location import Location
 
 ROWS_AT_ONCE = 500_000
 BYTES_AT_ONCE = 32 << 20
@@ -53,6 +53,7 @@ _OTHER_SCHEMA = (
 )
 
 
+@checked
 def join(
     rows: DataFrame,
     store: Location,
@@ -103,6 +104,7 @@ def join(
     return joined.toDF(*names)
 
 
+@checked
 def task_reader(store: Location, *, streaming: bool = True, settings: ReadSettings = ReadSettings()) -> StoreReadSpec:
     """A reader for functions that run in tasks: `mapInArrow`, UDFs, `foreachPartition`. Make it on the driver.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.types import StructType
 
@@ -13,17 +14,17 @@ from adjunct_store.spark.reading.join import picked, values_of
 from adjunct_store.spark.reading.pinning import kept, plan
 from adjunct_store.spark.reading.settings import ReadSettings
 from arrow_avro import spark_of
+from azure_account.arguments import checked
 from azure_account.errors import ConfigurationError
+from azure_account.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import Column
-
     from adjunct_store.spark.reading.task_reader import StoreReadSpec
-    from azure_account.location import Location
 
 
+@checked
 def lookup(
     store: Location,
     *keys: Column | str,

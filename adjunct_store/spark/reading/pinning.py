@@ -14,13 +14,14 @@ from adjunct_store.spark.reading.batch_pins import BatchPins
 from adjunct_store.spark.reading.task_reader import BATCH, QUERY, StoreReadSpec
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import release
+from azure_account.arguments import checked
 from azure_account.errors import ConfigurationError, NotFoundError, describe
+from azure_account.location import Location
 
 if TYPE_CHECKING:
     from adjunct_store.spark.reading.batch_pins import PinHold
     from adjunct_store.spark.reading.settings import ReadSettings
     from adjunct_store.versions.manifest import Version
-    from azure_account.location import Location
 
 _batch_pins = BatchPins()
 _DRIVER = uuid.uuid4().hex
@@ -73,6 +74,7 @@ def _in_micro_batch() -> bool:
     return context.getLocalProperty(QUERY) is not None and context.getLocalProperty(BATCH) is not None
 
 
+@checked
 def release_pins(store: Location | None = None, query: str | None = None) -> None:
     """Release pins, so that a clean-up may delete their versions.
 

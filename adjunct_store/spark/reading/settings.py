@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from adjunct_store.view import check_form
-from azure_account.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from adjunct_store.view import Form
+from adjunct_store.view import Form
+from azure_account.arguments import Natural, checked
 
 
+@checked
 @dataclass(frozen=True)
 class ReadSettings:
     """Settings of every read. `ConfigurationError` for a value that is not possible.
@@ -27,16 +23,9 @@ class ReadSettings:
     temporary folder.
     """
 
-    version: int | None = None
+    version: Natural | None = None
     form: Form = "auto"
     cache_dir: Path | str | None = None
-
-    def __post_init__(self) -> None:
-        """Validate."""
-        check_form(self.form)
-        if self.version is not None and type(self.version) is not int:
-            given = f"Argument version: {self.version!r} is not a number."
-            raise ConfigurationError(f"{given} Give the number of a version, as `ls` shows it.")
 
     @property
     def folder(self) -> str | None:
@@ -44,6 +33,7 @@ class ReadSettings:
         return None if self.cache_dir is None else str(self.cache_dir)
 
 
+@checked
 @dataclass(frozen=True)
 class JoinSettings(ReadSettings):
     """Settings of `join`: those of every read, and the following one.
@@ -55,6 +45,7 @@ class JoinSettings(ReadSettings):
     shuffle: bool = False
 
 
+@checked
 @dataclass(frozen=True)
 class JoinColumns:
     """The columns that a join adds.

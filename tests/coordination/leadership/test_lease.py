@@ -261,11 +261,11 @@ def test_a_document_is_read_back_equal() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"duration": 14}, "a lease lasts 15 to 60 whole seconds, not 14"),
-        ({"duration": 61}, "not 61"),
-        ({"duration": 20.5}, r"not 20\.5"),
-        ({"margin": 0}, "margin is 0, it must be a number of seconds above 0"),
-        ({"renew_every": -1}, "renew_every is -1"),
+        ({"duration": 14}, "duration of LeaseTiming is 14: give a whole number from 15 to 60"),
+        ({"duration": 61}, "is 61"),
+        ({"duration": 20.5}, r"is 20\.5"),
+        ({"margin": 0}, "margin of LeaseTiming is 0: give a number of seconds above 0"),
+        ({"renew_every": -1}, "renew_every of LeaseTiming is -1"),
         ({"renew_every": 11}, r"2 x renew_every \(11\) .* is 32.* more than the lease of 30: one failed renewal would"),
     ],
 )

@@ -300,7 +300,7 @@ def test_jobs_whose_names_are_the_same_but_for_signs_do_not_share_anything(
 def test_tasks_that_are_no_names_are_refused(account: MemoryAccount, running: Running, tasks: Any) -> None:
     message = "The name of a task is text|The tasks of a job are a list of names"
     if not callable(tasks):
-        with pytest.raises(ConfigurationError, match=message):
+        with pytest.raises(ConfigurationError, match=f"{message}|Argument tasks of JobCoordinator"):
             JobCoordinator(Location.in_account(account, "box/flights"), tasks=tasks, listener=Listener())
     listener = running.start(account, lambda: tasks)
     with pytest.raises(ConfigurationError, match=rf"List the tasks of box/{NAMES.blob} failed: ({message}).* Mend the"):

@@ -126,28 +126,28 @@ def test_what_is_given_is_restored_equal_or_refused_before_an_upload(values: dic
 @pytest.mark.parametrize(
     ("offsets", "what"),
     [
-        ({2: "5", 10: "7"}, r"offsets has the key 2, which is int and not text. Give text"),
+        ({2: "5", 10: "7"}, r"has the key 2: give a text"),
         (
             {"kafka.flights.2": 5},
-            r"offsets has for kafka\.flights\.2 the value 5, which is int and not text. Give text",
+            r"has for 'kafka\.flights\.2' the value 5: give a text",
         ),
-        ({"kafka.flights.2": None}, r".* which is NoneType and not text. Give text, or leave it out"),
-        ([("a", "b")], "offsets is list and not a mapping"),
+        ({"kafka.flights.2": None}, r".* the value None: give a text"),
+        ([("a", "b")], "is of type list: give a dictionary"),
     ],
 )
 def test_offsets_are_texts(tmp_path: Path, offsets: Any, what: str) -> None:
     writer = open_state(state_in(new_account().container("box")), TaskIdentity("flights"))
-    with pytest.raises(ConfigurationError, match=f"back up state {STATE} failed: {what}"):
+    with pytest.raises(ConfigurationError, match=f"Argument offsets of StateWriter.back_up {what}"):
         writer.back_up({"store": write(tmp_path / "live", TREES[0])}, offsets)
 
 
 @pytest.mark.parametrize(
     ("given_", "what"),
     [
-        (("flights", 1), "job_id is 1, which is int and not text"),
-        (("flights", "1", 3), "task_name is 3, which is int and not text"),
-        (("flights", "1", ""), "task_name is blank"),
-        ((" ",), "job_name is blank"),
+        (("flights", 1), "job_id of TaskIdentity is 1: give a text that is not blank"),
+        (("flights", "1", 3), "task_name of TaskIdentity is 3"),
+        (("flights", "1", ""), "task_name of TaskIdentity is ''"),
+        ((" ",), "job_name of TaskIdentity is ' '"),
     ],
 )
 def test_an_owner_is_of_texts_that_are_not_blank(given_: Any, what: str) -> None:
@@ -168,16 +168,20 @@ def test_the_name_of_a_store_is_a_text_that_is_not_blank(tmp_path: Path, store: 
 def test_a_directory_is_a_path_and_no_store_is_uploaded_before_that_is_known(tmp_path: Path, directory: Any) -> None:
     container = new_account().container("box")
     writer = open_state(state_in(container), TaskIdentity("flights"))
-    with pytest.raises(ConfigurationError, match="the directory of store b is .* and no path"):
+    with pytest.raises(
+        ConfigurationError, match="Argument stores of StateWriter.back_up has for 'b' the value .*: give a path"
+    ):
         writer.back_up({"a": write(tmp_path / "live", TREES[0]), "b": directory})
     assert [f"{STATE}/checkpoint.json"] == [blob.name for blob in container.list()]
 
 
-@pytest.mark.parametrize("epoch", ["3", 1.5, float("nan"), -1])
+@pytest.mark.parametrize("epoch", ["three", 1.5, float("nan"), -1])
 def test_an_epoch_that_is_no_whole_number_fences_nobody(tmp_path: Path, epoch: Any) -> None:
     container = new_account().container("box")
     writer = open_state(state_in(container), TaskIdentity("flights"))
-    with pytest.raises(ConfigurationError, match=r"epoch is .*, it must be (a whole number|at least 0)"):
+    with pytest.raises(
+        ConfigurationError, match="Argument epoch of WriterSettings is .*: give a whole number of at least 0"
+    ):
         open_state(state_in(container), TaskIdentity("flights"), WriterSettings(epoch=epoch))
     writer.back_up({"store": write(tmp_path / "live", TREES[0])})
 
@@ -191,7 +195,7 @@ def test_ids_of_checkpoints_are_taken_as_ids_or_as_texts(tmp_path: Path) -> None
     assert first.id in {each.id for each in checkpoints(state_in(container))}
     restored = restore(state_in(container), {"store": tmp_path / "restored"}, checkpoint_id=ids[0])
     assert first == restored.checkpoint
-    with pytest.raises(ConfigurationError, match="keep is a text.*Give a collection"):
+    with pytest.raises(ConfigurationError, match="Argument keep of StateWriter.back_up is .*: give a list"):
         writer.back_up({"store": tmp_path / "live"}, keep=str(first.id))
 
 

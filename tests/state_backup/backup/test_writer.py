@@ -297,7 +297,7 @@ def test_nothing_is_taken_for_waste_while_an_index_cannot_be_read(tmp_path: Path
 
 
 def test_less_than_two_checkpoints_are_not_enough() -> None:
-    with pytest.raises(ConfigurationError, match="keep is 1, it must be at least 2"):
+    with pytest.raises(ConfigurationError, match=r"keep of \w+ is 1: give a whole number of at least 2"):
         opened(new_account(), keep=1)
 
 
