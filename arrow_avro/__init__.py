@@ -6,7 +6,8 @@ here: a name loads the modules that it needs when it is asked for, so that optio
 schema    schema_parser ─► types ─► schema; defaults, compatibility (Arrow and Avro), nesting and limits
 writing   encoding: choice ─► columns, numbers, nested ─► pieces ─► assembly; encode is the entry point
 reading   files: container_file, splitting, block_codecs ─► decoding: resolve ─► plan ─► program ─► scan ─► arrays
-values    arrow_values: the buffers of Arrow arrays; spark_types: Spark's types and Arrow's, the one module with Spark
+values    arrow_values: the buffers of Arrow arrays; nested_arrays: nested ones built again, with their rows and nulls;
+          spark_types: Spark's types and Arrow's, the one module with Spark
 
 All of it is pure but spark_types, which asks Spark.
 """
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
     from arrow_avro.files.gzipped import GunzippedSource, is_gzip
     from arrow_avro.files.splitting import is_splittable, split_blocks
     from arrow_avro.limits import BATCH_BYTES, BLOCK_BYTES, DEFAULT_LIMITS, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
+    from arrow_avro.nested_arrays import batch_of, retyped, same_rows, well_formed
     from arrow_avro.schema import AvroSchema, arrow_schema, check_writable, header_schema, infer, parse
-    from arrow_avro.spark_types import arrow_of, spark_of, well_formed
+    from arrow_avro.spark_types import arrow_of, spark_of
 
 __all__ = [
     "BATCH_BYTES",
@@ -64,6 +66,7 @@ __all__ = [
     "Source",
     "arrow_of",
     "arrow_schema",
+    "batch_of",
     "block",
     "blocks",
     "check_writable",
@@ -82,6 +85,8 @@ __all__ = [
     "raw_rows",
     "read_header",
     "resolve",
+    "retyped",
+    "same_rows",
     "spark_of",
     "split_blocks",
     "stored_values",
@@ -116,8 +121,9 @@ _NAMES = {
     "files.gzipped": ("GunzippedSource", "is_gzip"),
     "files.splitting": ("is_splittable", "split_blocks"),
     "limits": ("BATCH_BYTES", "BLOCK_BYTES", "DEFAULT_LIMITS", "MAX_BATCH_BYTES", "MAX_BLOCK_BYTES", "ReadLimits"),
+    "nested_arrays": ("batch_of", "retyped", "same_rows", "well_formed"),
     "schema": ("AvroSchema", "arrow_schema", "check_writable", "header_schema", "infer", "parse"),
-    "spark_types": ("arrow_of", "spark_of", "well_formed"),
+    "spark_types": ("arrow_of", "spark_of"),
 }
 """The names of each module, the same as in the imports above, which mypy and import-linter read."""
 

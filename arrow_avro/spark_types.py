@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, is_variant, to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
 from azure_account.errors import ConfigurationError
 
@@ -19,47 +19,76 @@ if TYPE_CHECKING:
 _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
 
 
+_NOT_IN_ARROW = (PySparkException, ValueError, TypeError, NotImplementedError, pa.ArrowException)
+"""What pyspark and pyarrow raise of a type; not all of it is their own."""
+
+
 def arrow_of(schema: StructType) -> pa.Schema:
     """The Arrow schema in which Spark passes and accepts rows of `schema`; timestamps are in UTC.
 
-    `ConfigurationError` names the first column whose type Arrow does not have.
+    `ConfigurationError` names the first column, or field in one, whose type Arrow does not have.
     """
-    for field in schema:
-        try:
-            to_arrow_schema(StructType([field]), **_IN_UTC)
-        except PySparkException as error:  # noqa: PERF203 - a handful of columns
-            message = (
-                f"column {field.name!r} has type {field.dataType.simpleString()}, which has no Avro form. "
-                "Cast or drop it in the query."
+    try:
+        return _arrow_of(schema)
+    except _NOT_IN_ARROW as error:
+        path, kind = next(found for field in schema if (found := _without_arrow(field.name, field.dataType)))
+        message = (
+            f"column {path!r} has type {kind.simpleString()}, which has no Avro form. Cast or drop it in the query."
+        )
+        raise ConfigurationError(message) from error
+
+
+def _arrow_of(schema: StructType) -> pa.Schema:
+    return to_arrow_schema(_with_void_elements(schema), **_IN_UTC)
+
+
+def _without_arrow(path: str, kind: DataType) -> tuple[str, DataType] | None:
+    """The innermost type, with its path, that Arrow does not have."""
+    for name, inner in _inner_types(kind):
+        found = _without_arrow(f"{path}.{name}", inner)
+        if found is not None:
+            return found
+    try:
+        _arrow_of(StructType([StructField("value", kind)]))
+    except _NOT_IN_ARROW:
+        return path, kind
+    return None
+
+
+def _inner_types(kind: DataType) -> list[tuple[str, DataType]]:
+    match kind:
+        case StructType():
+            return [(field.name, field.dataType) for field in kind]
+        case ArrayType():
+            return [("element", kind.elementType)]
+        case MapType():
+            return [("key", kind.keyType), ("value", kind.valueType)]
+    return []
+
+
+def _with_void_elements(kind: Any) -> Any:
+    """The type with voids that may be null: that of `array()` may not in Spark, and must in Arrow."""
+    match kind:
+        case StructType():
+            return StructType(
+                [
+                    StructField(each.name, _with_void_elements(each.dataType), each.nullable or _is_void(each.dataType))
+                    for each in kind
+                ]
             )
-            raise ConfigurationError(message) from error
-    return to_arrow_schema(schema, **_IN_UTC)
+        case ArrayType():
+            inner = kind.elementType
+            return ArrayType(_with_void_elements(inner), kind.containsNull or _is_void(inner))
+        case MapType():
+            key, value = kind.keyType, kind.valueType
+            return MapType(
+                _with_void_elements(key), _with_void_elements(value), kind.valueContainsNull or _is_void(value)
+            )
+    return kind
 
 
-def well_formed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """`batch` with offsets in all its arrays.
-
-    Spark 4.0's Arrow library omits the offsets of an empty array, in a column as in a list or map. Whatever reads the
-    offsets, pyarrow included, then reads beyond the buffer and crashes the worker.
-    """
-    if not any(pa.types.is_nested(kind) for kind in batch.schema.types):
-        return batch
-    return pa.RecordBatch.from_arrays([_with_offsets(column) for column in batch.columns], schema=batch.schema)
-
-
-def _with_offsets(array: pa.Array) -> pa.Array:
-    if not len(array):
-        return pa.array([], array.type)
-    if not pa.types.is_nested(array.type):
-        return array
-    nulls = array.is_null() if array.null_count else None
-    if pa.types.is_struct(array.type):
-        fields = [_with_offsets(array.field(place)) for place in range(array.type.num_fields)]
-        return pa.StructArray.from_arrays(fields, fields=list(array.type), mask=nulls)
-    if pa.types.is_map(array.type):
-        keys, items = _with_offsets(array.keys), _with_offsets(array.items)
-        return pa.MapArray.from_arrays(array.offsets, keys, items, type=array.type, mask=nulls)
-    return pa.ListArray.from_arrays(array.offsets, _with_offsets(array.values), type=array.type, mask=nulls)
+def _is_void(kind: DataType) -> bool:
+    return isinstance(kind, NullType)
 
 
 def spark_of(schema: pa.Schema) -> StructType:

@@ -1,4 +1,4 @@
-"""The error tree: six kinds, by what the caller does next.
+"""The error tree: seven kinds, by what the caller does next.
 
     AzureBlobError
     ├── ConfigurationError   an option, a name, a schema or a permission: change it, a retry cannot help
@@ -6,7 +6,8 @@
     ├── ConflictError        another writer was first: read the object again before you write it
     ├── FencedError          a newer epoch has taken over: stop writing
     ├── TransientError       the service or the network failed for longer than the deadline: try later
-    └── CorruptError         the bytes are not what they must be: repair or skip the object
+    ├── CorruptError         the bytes are not what they must be: repair or skip the object
+    └── RowCountError        a step has lost or doubled rows: a fault of this package, report it
 
 Every error has a complete message (see `describe`) as its only argument, so it can be pickled from a Python worker to
 the driver, where Spark shows the message.
@@ -44,6 +45,10 @@ class CorruptError(AzureBlobError):
 
     A blob that is intact but not supported, or does not fit the schema that it is read as, is a `ConfigurationError`.
     """
+
+
+class RowCountError(AzureBlobError):
+    """A step has made more or fewer rows than it was given. Nothing of the task is committed."""
 
 
 def describe(

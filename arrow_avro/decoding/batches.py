@@ -11,16 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from arrow_avro.decoding.arrays import EmptyItemBudget, columns
 from arrow_avro.decoding.memory_bounds import arrow_bytes, growth_factor, scanned_bytes
 from arrow_avro.decoding.plan import DamagedValueError
 from arrow_avro.decoding.scan import BodySlice
 from arrow_avro.limits import BeyondLimitError, batch_too_large
+from arrow_avro.nested_arrays import batch_of
 from azure_account.errors import CorruptError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from arrow_avro.decoding.plan import Record
     from arrow_avro.decoding.scanners import Scanner
     from arrow_avro.types import AvroType
@@ -163,10 +164,7 @@ class BatchAssembler:
         empty = replace(self._empty)  # a run that fails is repeated with fewer rows
         arrays = columns(self.plan, scan, items, empty)
         self._empty = empty
-        if arrays:
-            return pa.RecordBatch.from_arrays(arrays, schema=self.arrow), scan.end
-        rows = pa.Array.from_buffers(self.plan.arrow, scan.rows, [None], 0)
-        return pa.RecordBatch.from_struct_array(rows), scan.end
+        return batch_of(arrays, self.arrow, scan.rows), scan.end
 
     def _remove(self, slices: list[BodySlice], end: int) -> None:
         last, body = slices[-1], self._bodies[len(slices) - 1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from arrow_avro import arrow_of, arrow_schema, spark_of, superset
+from arrow_avro import arrow_of, arrow_schema, batch_of, retyped, spark_of, superset
 from azure_account import connect
 from azure_account.errors import ConfigurationError, describe
 from azure_account.worker_modules import keep_modules
@@ -289,21 +289,14 @@ def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:
 
 
 def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """`batch` in Spark's own Arrow types, which differ from ours in the unit of TIME values.
-
-    Columns of the right type are not cast: Arrow refuses to cast a null struct with a field that must not be null.
-    """
-    if not expected.names:  # a cast would lose the number of rows
-        return batch
-    columns = [
-        column if column.type == to.type else _cast(column, to) for column, to in zip(batch, expected, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=expected)
+    """`batch` in Spark's own Arrow types, which differ from ours in the unit of TIME values."""
+    columns = [_cast(column, to) for column, to in zip(batch, expected, strict=True)]
+    return batch_of(columns, expected, batch.num_rows)
 
 
 def _cast(column: pa.Array, to: pa.Field) -> pa.Array:
     try:
-        return column.cast(to.type)
+        return retyped(column, to.type)
     except pa.ArrowException as cause:
         step = (
             "If the type has changed since, load the DataFrame again; if you gave `.schema(…)`, change or leave it out."

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType, TimestampNTZType
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    LongType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    YearMonthIntervalType,
+)
 
-from arrow_avro.spark_types import arrow_of, spark_of, well_formed
+from arrow_avro.nested_arrays import well_formed
+from arrow_avro.spark_types import arrow_of, spark_of
+from azure_account.errors import ConfigurationError
 
 pytestmark = [pytest.mark.every_spark, pytest.mark.oldest_spark]
 
@@ -53,3 +67,25 @@ def test_a_schema_comes_back_with_the_nullability_of_every_level() -> None:
         ]
     )
     assert schema == spark_of(arrow_of(schema))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [ArrayType(NullType(), False), MapType(StringType(), NullType(), False), StructType([]), ArrayType(StructType([]))],
+)
+def test_a_void_that_may_not_be_null_and_a_struct_without_fields_have_an_arrow_form(kind: DataType) -> None:
+    (field,) = spark_of(arrow_of(StructType([StructField("c", kind)])))
+    assert kind.simpleString() == field.dataType.simpleString()
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        (MapType(NullType(), LongType()), "column 'c' has type map<void,bigint>"),
+        (StructType([StructField("x", ArrayType(CalendarIntervalType()))]), "column 'c.x.element' has type interval"),
+        (MapType(StringType(), YearMonthIntervalType()), "column 'c.value' has type interval year to month"),
+    ],
+)
+def test_a_type_that_arrow_lacks_is_refused_with_its_path(kind: DataType, named: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{named}, which has no Avro form. Cast or drop it in the query"):
+        arrow_of(StructType([StructField("ok", LongType()), StructField("c", kind)]))

@@ -116,7 +116,7 @@ def test_odd_column_names_are_read_unchanged(spark: SparkSession, options: dict[
         ("INTERVAL '1-2' YEAR TO MONTH", "column 'wrong' has type interval year to month"),
         (
             "named_struct('deep', array(INTERVAL '2' MONTH))",
-            "column 'wrong' has type struct<deep:array<interval month>>",
+            "column 'wrong.deep.element' has type interval month",
         ),
     ],
 )

@@ -24,7 +24,7 @@ from adjunct_store.host.folders import store_folder
 from adjunct_store.host.working import Marker, working_directory
 from adjunct_store.spark.filling.changes import KEY, ORDER, PARTITION, TIE, VALUE, key_column
 from adjunct_store.versions.names import StoreNames
-from arrow_avro import first_not_utf8, well_formed
+from arrow_avro import first_not_utf8, retyped, well_formed
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.location import Location
 from azure_account.worker_modules import keep_modules
@@ -245,7 +245,7 @@ class KeyedRows:
         for place, field in enumerate(self._schema.keys):
             columns.append(_key(batch.column(key_column(place)).cast(field.type), field))
         names.append(VALUE)
-        columns.append(batch.column(VALUE).cast(pa.struct(list(self._schema.values))))
+        columns.append(retyped(batch.column(VALUE), pa.struct(list(self._schema.values))))
         if self._schema.ordered:
             names.append(ORDER)
             columns.append(_order(batch.column(ORDER)))

@@ -17,7 +17,7 @@ from adjunct_store.spark.reading.pinning import kept, plan
 from adjunct_store.spark.reading.plans import has_plan
 from adjunct_store.spark.reading.settings import JoinColumns, JoinSettings, ReadSettings
 from adjunct_store.spark.reading.task_reader import StoreReadSpec
-from arrow_avro import arrow_of, spark_of, well_formed
+from arrow_avro import arrow_of, batch_of, retyped, spark_of, well_formed
 from azure_account.arguments import checked
 from azure_account.errors import ConfigurationError
 from azure_account.location import Location
@@ -153,11 +153,12 @@ class Joiner:
         found = values_of(self.store, [batch.column(each) for each in self.keys], self.key_fields, at_most)
         present = found.is_valid()
         columns = [*batch.columns, *picked(found, self.values), present][: len(self.schema)]
+        rows = batch.num_rows
         if self.how != "left":
             wanted = pc.invert(present) if self.how == "anti" else present
-            columns = [column.filter(wanted) for column in columns]
-        typed = [column.cast(field.type) for column, field in zip(columns, self.schema, strict=True)]
-        return pa.RecordBatch.from_arrays(typed, names=self.schema.names)
+            columns, rows = [column.filter(wanted) for column in columns], wanted.true_count
+        typed = [retyped(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+        return batch_of(typed, self.schema, rows)
 
 
 def _how(how: str) -> How:

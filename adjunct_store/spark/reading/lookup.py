@@ -13,7 +13,7 @@ from adjunct_store.spark.partitioning import column_of
 from adjunct_store.spark.reading.join import picked, values_of
 from adjunct_store.spark.reading.pinning import kept, plan
 from adjunct_store.spark.reading.settings import ReadSettings
-from arrow_avro import spark_of
+from arrow_avro import arrow_of, retyped, same_rows, spark_of
 from azure_account.arguments import checked
 from azure_account.errors import ConfigurationError
 from azure_account.location import Location
@@ -52,14 +52,19 @@ def lookup(
         raise ConfigurationError("Function lookup needs Spark 4.1, which has functions over Arrow columns. Use join.")
     values = StructType(list(spark_of(planned.schema.values)))
     columns = [column_of(each) if isinstance(each, str) else each for each in keys]
-    found: Column = arrow_udf(_looker(kept(planned), fields, planned.schema.values), values)(*columns)
+    looker = _looker(kept(planned), fields, planned.schema.values, pa.struct(list(arrow_of(values))))
+    found: Column = arrow_udf(looker, values)(*columns)
     return found
 
 
-def _looker(store: StoreReadSpec, fields: pa.Schema, values: pa.Schema) -> Callable[..., pa.Array]:
+def _looker(
+    store: StoreReadSpec, fields: pa.Schema, values: pa.Schema, returned: pa.DataType
+) -> Callable[..., pa.Array]:
     def find(*columns: pa.Array) -> pa.Array:
         found = values_of(store, columns, fields)
-        return pa.StructArray.from_arrays(picked(found, values), fields=list(values), mask=found.is_null())
+        values_found = pa.StructArray.from_arrays(picked(found, values), fields=list(values), mask=found.is_null())
+        same_rows(len(found), len(values_found), "the values of a look-up")
+        return retyped(values_found, returned)
 
     # Spark reads how the function is called from its annotations.
     find.__annotations__ = {"columns": pa.Array, "return": pa.Array}
