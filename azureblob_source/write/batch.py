@@ -36,6 +36,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.log.roll_forward import NotPublished
 from azureblob_source.metrics import batch_metrics
 from azureblob_source.write.control_objects import merged, split_by_stream
+from azureblob_source.write.row_counts import check_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -85,6 +86,7 @@ class BatchCommitter:
         if self.plan.at_least_once:
             transaction = None
         blobs = [blob for task in staged for blob in task.blobs]
+        check_named(sum(task.rows for task in staged), _rows(blobs), "the blobs of the tasks")
         streams = sorted({blob.stream for blob in blobs})
         self._keep_schema(streams)
         given = self.plan.stream
@@ -93,6 +95,7 @@ class BatchCommitter:
         control = merged(message for task in staged for message in task.control)
         if self.plan.rows_name_streams and transaction is not None:
             draft = self._draft("append", transaction, blobs, control)
+            check_named(_rows(blobs), draft.rows, "the batch entry")
             entries = self._commit_by_batch_log(draft, transaction, writers)
         else:
             operation: Operation = "overwrite" if overwrite else "append"
@@ -121,6 +124,7 @@ class BatchCommitter:
             stream: self._draft(operation, transaction, of_stream, control_by_stream.get(stream, ()), writers)
             for stream, of_stream in sorted(blobs_by_stream.items())
         }
+        check_named(_rows(blobs), _rows(drafts.values()), "the entries")
         commit = partial(commit_and_publish, publisher=self.publisher)
         return _for_streams(lambda stream: commit(self.logs(stream), drafts[stream]), list(drafts))
 
@@ -235,6 +239,7 @@ class BatchCommitter:
             )
             for stream, of_stream in sorted(blobs_by_stream.items())
         }
+        check_named(batch.rows, _rows(drafts.values()), "the parts of the batch")
         commit = partial(commit_part, publisher=self.publisher, replaced_blobs=replaced_blobs, own=own)
         return _for_streams(lambda stream: commit(self.logs(stream), drafts[stream]), list(drafts))
 
@@ -258,6 +263,10 @@ class BatchCommitter:
             writers=tuple(writers),
             attributes=self.plan.attributes,
         )
+
+
+def _rows(counted: Iterable[BlobEntry | Draft]) -> int:
+    return sum(each.rows for each in counted)
 
 
 def _by_stream(blobs: Iterable[BlobEntry]) -> dict[str, list[BlobEntry]]:

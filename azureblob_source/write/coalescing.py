@@ -24,12 +24,12 @@ def coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= COALESCED_ROWS or size >= COALESCED_BYTES:
-            yield _joined(waiting)
+            yield from _joined(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:
-        yield _joined(waiting)
+        yield from _joined(waiting)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch of several. `pyarrow.concat_batches` would do it from version 19 on."""
-    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """One batch of several; more if a column would have more than 2 GiB."""
+    return batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()

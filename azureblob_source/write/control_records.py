@@ -107,6 +107,8 @@ class EnvelopeRouter:
         self._fields: dict[bytes, dict[str, Any]] = {}
         self._routes: dict[bytes, dict[Route, None]] = {}
         self._exhausted = False
+        self.added = 0
+        """Rows of the producer's watermarks so far."""
 
     def routed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[RoutedBatch]:
         """User messages of each batch as it comes, then all control messages, then the producer's watermarks.
@@ -154,7 +156,9 @@ class EnvelopeRouter:
         yield from self._held
         self._held = []
         if self._own is not None:
-            yield from self._own.rows()
+            for batch in self._own.rows():
+                self.added += batch.num_rows
+                yield batch
 
     def _record(self, routed: RoutedBatch) -> None:
         """Remember to which routes each message goes."""

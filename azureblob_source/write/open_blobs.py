@@ -79,6 +79,11 @@ class SealedBlock:
     uncompressed: int
     is_first: bool
 
+    @property
+    def rows(self) -> int:
+        """The rows of all its Avro blocks."""
+        return sum(rows for rows, _ in self.bodies)
+
     def render(self, blob_format: BlobFormat) -> bytes:
         """The bytes to stage."""
         buffers: list[bytes | bytearray | memoryview] = []

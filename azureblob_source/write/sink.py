@@ -69,8 +69,7 @@ class _Sink:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         """Stage one task's rows. Called on an executor, once for each attempt of a task, a speculative one too."""
-        from arrow_avro import well_formed  # noqa: PLC0415 - a commit need not load this, nor the encoder
-        from azureblob_source.write.staging import RandomNames, stage  # noqa: PLC0415
+        from azureblob_source.write.staging import RandomNames, stage  # noqa: PLC0415 - a commit need not load this
 
         plan: WritePlan = pickle.loads(self._tasks)  # noqa: S301 - of `__init__`
         container = container_of(self.plan)
@@ -79,7 +78,7 @@ class _Sink:
         source = f"{writer.get('query', 'batch')}/{writer['task']}"
         try:
             staged = stage(
-                map(well_formed, iterator),
+                iterator,
                 plan,
                 container,
                 names=RandomNames(os.urandom, suffixed=self.plan.unique_names),

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 class StagedTask:
     """What one task attempt has staged: its message to the driver. `metrics` has names of `metrics.COUNTERS`.
 
+    rows: that it received or added, each of which is in one of the blobs.
     writer: the task and its batch, for the log entry; `durationMs` at least.
     control: the control messages in the blobs, as in a log entry, each with its stream.
     """
 
+    rows: int = 0
     blobs: tuple[BlobEntry, ...] = ()
     metrics: dict[str, int] = field(default_factory=dict)
     writer: dict[str, Any] = field(default_factory=dict)
@@ -27,12 +29,14 @@ class StagedTask:
 
     def to_json(self) -> str:
         """As JSON, which the driver reads."""
-        document: dict[str, Any] = {"blobs": [asdict(blob) for blob in self.blobs], "metrics": self.metrics}
-        return json.dumps({**document, "writer": self.writer, "control": self.control}, ensure_ascii=False)
+        document: dict[str, Any] = {"rows": self.rows, "blobs": [asdict(blob) for blob in self.blobs]}
+        more = {"metrics": self.metrics, "writer": self.writer, "control": self.control}
+        return json.dumps({**document, **more}, ensure_ascii=False)
 
     @staticmethod
     def from_json(text: str) -> StagedTask:
         """The inverse of `to_json`."""
         document = json.loads(text)
         blobs = tuple(BlobEntry(**blob) for blob in document["blobs"])
-        return StagedTask(blobs, document["metrics"], document["writer"], tuple(document["control"]))
+        control = tuple(document["control"])
+        return StagedTask(document["rows"], blobs, document["metrics"], document["writer"], control)

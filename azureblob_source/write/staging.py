@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from arrow_avro import RowEncoder, raw_rows, stored_values, validate_datums, validity
+from arrow_avro import RowEncoder, raw_rows, stored_values, validate_datums, validity, well_formed
 from azure_account.clock import SYSTEM_CLOCK
 from azureblob_source.metrics import blob_counts
 from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_records import EnvelopeRouter, plain_envelopes
 from azureblob_source.write.open_blobs import OpenBlobs, SealedBlock
 from azureblob_source.write.routing import slices
+from azureblob_source.write.row_counts import RowCounts, check_blob
 from azureblob_source.write.staged_task import StagedTask
-from azureblob_source.write.upload import BlockUploader
+from azureblob_source.write.upload import BlockUploader, Staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -81,6 +82,7 @@ def stage(
     open_blobs = OpenBlobs(options.limits, plan.blob_format, names, clock)
     encode, envelopes = _encoder(plan), _envelope_router(plan)
     finished: list[FinishedBlob] = []
+    counts = RowCounts()
     started, failed_before = clock.monotonic(), container.failed_attempts
     with BlockUploader(container, plan.blob_format, options.threads, options.queue, options.flush_timeout) as uploader:
 
@@ -92,24 +94,36 @@ def stage(
                     finished.append(output)
                     if publish is not None:
                         uploader.drain()
-                        publish(output.entry(uploader.stored[output.name]))
+                        publish(_entry(output, uploader))
 
-        larger = coalesce(batches if envelopes is None else map(plain_envelopes, batches))
+        received = map(well_formed, counts.of_spark(batches))
+        larger = coalesce(received if envelopes is None else map(plain_envelopes, received))
         for routed in map(options.router.route, larger) if envelopes is None else envelopes.routed(larger):
             rows = encode(routed.batch)
+            counts.encoded += len(rows)
             event_ranges = _event_ranges(routed, options.event_time_column)
             for (route, first, last), event_range in zip(slices(routed), event_ranges, strict=True):
+                counts.routed += last - first
                 take(open_blobs.append(route, rows, first, last, event_range))
         take(open_blobs.close())
         uploader.drain()
-    blobs = tuple(blob.entry(uploader.stored[blob.name]) for blob in finished)
-    counts = {
+    blobs = tuple(_entry(blob, uploader) for blob in finished)
+    counts.staged = sum(blob.rows for blob in blobs)
+    counts.added = 0 if envelopes is None else envelopes.added
+    metrics = {
         **blob_counts(blobs),
         "blobCommits": 0 if publish is None else len(blobs),
         "connectionErrors": container.failed_attempts - failed_before,
     }
     writer = {"durationMs": round((clock.monotonic() - started) * 1000)}
-    return StagedTask(blobs, counts, writer, () if envelopes is None else envelopes.messages)
+    return StagedTask(counts.check(), blobs, metrics, writer, () if envelopes is None else envelopes.messages)
+
+
+def _entry(blob: FinishedBlob, uploader: BlockUploader) -> BlobEntry:
+    """The blob as a log entry names it, with as many rows as its blocks had when they were staged."""
+    staged = uploader.staged.get(blob.name, Staged())
+    check_blob(blob.name, blob.rows, staged.rows)
+    return blob.entry(staged.size)
 
 
 def _envelope_router(plan: WritePlan) -> EnvelopeRouter | None:

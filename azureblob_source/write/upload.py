@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from azureblob_source.write.open_blobs import BlobFormat, SealedBlock
 
 
+@dataclass(frozen=True)
+class Staged:
+    """What blocks have: bytes as stored, and rows."""
+
+    size: int = 0
+    rows: int = 0
+
+
 @dataclass
 class BlockUploader:
     """Stages blocks into `container` with `threads` threads and at most `queue` blocks waiting.
@@ -34,8 +42,8 @@ class BlockUploader:
     threads: int = 2
     queue: int = 4
     deadline: float = 180.0
-    stored: dict[str, int] = field(default_factory=dict)
-    """Bytes staged so far, by blob."""
+    staged: dict[str, Staged] = field(default_factory=dict)
+    """What is staged so far, by blob."""
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(self.threads, "azureblob-upload")
@@ -84,4 +92,5 @@ class BlockUploader:
         data = block.render(self.blob_format)
         self.container.stage_block(block.blob, block.id, data)
         with self._lock:
-            self.stored[block.blob] = self.stored.get(block.blob, 0) + len(data)
+            before = self.staged.get(block.blob, Staged())
+            self.staged[block.blob] = Staged(before.size + len(data), before.rows + block.rows)

@@ -322,7 +322,7 @@ def stage_batch(process: CommitProcess, query: Query, batch: int, *, whole: bool
         tasks.setdefault((draws.randrange(2), stream), []).append(row)
     suffixed = query.suffixed
     return [
-        StagedTask(blobs=(stage_blob(process, stream, of_task, suffixed=suffixed),))
+        StagedTask(len(of_task), (stage_blob(process, stream, of_task, suffixed=suffixed),))
         for (_, stream), of_task in sorted(tasks.items())
     ]
 
