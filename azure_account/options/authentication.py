@@ -11,6 +11,7 @@ import base64
 import binascii
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import unquote
 
 from azure_account.errors import ConfigurationError
 from azure_account.options.connection_string import ConnectionString, parse_connection_string
@@ -210,6 +211,28 @@ def _key(value: str, option: str) -> Secret:
 
 def _sas(value: str, option: str) -> Secret:
     token = value.lstrip("?")
-    if "sig=" not in token:
-        raise ConfigurationError(f"Option {option}: the shared access signature has no `sig` part. Copy it whole.")
+    fault = _fault_of_sas(token)
+    if fault is not None:
+        raise ConfigurationError(f"Option {option}: the shared access signature {fault}")
     return Secret(token)
+
+
+def _fault_of_sas(token: str) -> str | None:
+    """What Azure would refuse as a wrong credential, although it is only written in a wrong way."""
+    if token.startswith(("'", '"')):
+        return "is in quotes. Give it without them."
+    if "://" in token:
+        return "is a whole URL. Give only what follows its `?`."
+    signature = dict(part.partition("=")[::2] for part in token.split("&")).get("sig", "")
+    if not signature:
+        return "has no `sig` part. Copy it whole."
+    if "+" in signature or " " in signature:  # a plus sign in a URL is a space
+        return "has a `sig` part that is not escaped. Write %2B for each + in it, %2F for / and %3D for =."
+    plain = unquote(signature)
+    if "%" in plain:
+        return "has a `sig` part that was escaped twice. Write % for each %25 in it."
+    try:
+        base64.b64decode(plain, validate=True)
+    except ValueError:
+        return "has a `sig` part that is cut off or changed. Copy it whole."
+    return None

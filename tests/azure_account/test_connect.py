@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azure_account.options.settings import AccountSettings
 
-SIGNATURE = "S3CR3T"
+SIGNATURE = "S3CR3T00"
 
 
 def settings_for(port: int, **options: str) -> AccountSettings:

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import base64
 import pickle
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from azure_account.errors import ConfigurationError
 from azure_account.options.account_options import ACCOUNT_OPTIONS, AUTHS
@@ -24,7 +28,7 @@ from azure_account.options.settings import account_settings
 from tests.azure_account.settings_of import CONNECTION, KEY, SAS, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 @pytest.mark.parametrize(
@@ -114,6 +118,41 @@ def test_no_error_of_the_settings_shows_a_secret(options: Mapping[str, str]) -> 
     with pytest.raises(ConfigurationError) as caught:
         settings_of({"accountName": "acc", **options})
     assert "U0VDUkVU" not in str(caught.value)
+
+
+UNSIGNED = "sv=2026-02-06&sp=rwl&se=2027-01-01T00%3A00%3A00Z&sig="
+BADLY_COPIED: Mapping[str, tuple[Callable[[str], str], str]] = {
+    "in quotes": (lambda sig: f'"{UNSIGNED}{quote(sig, safe="")}"', "is in quotes. Give it without them."),
+    "in single quotes": (lambda sig: f"'?{UNSIGNED}{quote(sig, safe='')}'", "is in quotes. Give it without them."),
+    "a whole URL": (
+        lambda sig: f"https://acc.blob.core.windows.net/data?{UNSIGNED}{quote(sig, safe='')}",
+        "is a whole URL. Give only what follows its `?`.",
+    ),
+    "without a signature": (lambda _: UNSIGNED, "has no `sig` part. Copy it whole."),
+    "not escaped": (
+        lambda sig: f"{UNSIGNED}+{sig}",
+        "is not escaped. Write %2B for each + in it, %2F for / and %3D for =.",
+    ),
+    "escaped twice": (lambda sig: UNSIGNED + quote(quote(sig, safe="")), "escaped twice. Write % for each %25 in it."),
+    "cut off": (lambda sig: f"{UNSIGNED}{quote(sig[:-2], safe='')}", "is cut off or changed. Copy it whole."),
+}
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_a_signature_is_accepted_as_azure_gives_it_and_refused_by_its_form_if_it_is_badly_copied(key: bytes) -> None:
+    signature = base64.b64encode(key).decode()
+    for given_ in (UNSIGNED + quote(signature, safe=""), "?" + UNSIGNED + quote(signature, safe="")):
+        assert SasToken(Secret(given_.lstrip("?"))) == settings_of({"accountName": "acc", "sasToken": given_}).auth
+    for spoil, sentence in BADLY_COPIED.values():
+        bad = spoil(signature)
+        for options in (
+            {"sasToken": bad},
+            {"connectionString": f"BlobEndpoint=https://acc.blob.core.windows.net;SharedAccessSignature={bad}"},
+        ):
+            with pytest.raises(ConfigurationError) as caught:
+                settings_of({"accountName": "acc", **options})
+            assert str(caught.value).endswith(sentence)
+            assert signature[:10] not in str(caught.value)
 
 
 def test_a_secret_is_not_shown() -> None:

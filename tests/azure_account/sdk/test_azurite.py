@@ -41,7 +41,7 @@ def test_a_wrong_key_is_an_error_that_names_the_option(azurite: Azurite) -> None
 
 
 def test_a_wrong_signature_is_an_error_that_names_the_option_and_not_the_signature(azurite: Azurite) -> None:
-    account = connected(endpoint=azurite.endpoint, sasToken="?sv=2026-02-06&sp=rw&sig=S3CR3T")
+    account = connected(endpoint=azurite.endpoint, sasToken="?sv=2026-02-06&sp=rw&sig=S3CR3T00")
     with pytest.raises(ConfigurationError, match="Check sasToken") as caught:
         account.container("abc").create()
     assert "S3CR3T" not in str(caught.value)

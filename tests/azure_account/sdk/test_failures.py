@@ -21,7 +21,7 @@ from azure_account.sdk.transport import AnswerDate
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 
 URL = "https://acc.blob.core.windows.net"
-TOKEN = "sv=1&sig=S3CR3T"
+TOKEN = "sv=1&sig=S3CR3T00"
 
 
 def context(operation: str = "put blob", target: str = "c/b", auth: Auth | None = None) -> RequestContext:
