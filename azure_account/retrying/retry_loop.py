@@ -13,6 +13,7 @@ report it as another writer's.
 
 from __future__ import annotations
 
+import logging
 import random as random_module
 import threading
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import Outcome
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Absence = TypeVar("Absence")
@@ -74,6 +77,28 @@ class FailedAttempts:
             self.total += 1
 
 
+class Outage:
+    """Whether the service is out of reach. Its beginning is logged, since the error may follow minutes later."""
+
+    def __init__(self) -> None:
+        self._began = False
+        self._lock = threading.Lock()
+
+    def begin(self, request: Request, failure: Unreached, deadline: float) -> None:
+        """A request has not reached the service."""
+        with self._lock:
+            is_new, self._began = not self._began, True
+        if is_new:
+            step = failure.next_step or _NEXT_STEP[Unreached]
+            logger.warning(
+                "%s %s: %s; it is tried again for %g s. %s", request.verb, request.target, failure.cause, deadline, step
+            )
+
+    def end(self) -> None:
+        """The service has answered."""
+        self._began = False
+
+
 @dataclass(frozen=True)
 class RetryLoop:
     """Makes requests under one retry policy. Thread-safe; `random` returns numbers in [0, 1)."""
@@ -83,6 +108,7 @@ class RetryLoop:
     random: Callable[[], float] = random_module.random
     intercept: Intercept = field(default_factory=Intercept)
     failed: FailedAttempts = field(default_factory=FailedAttempts)
+    outage: Outage = field(default_factory=Outage)
 
     def repeat(self, request: Request, send: Callable[[], T]) -> T:
         """Make a request until it is answered.
@@ -92,7 +118,7 @@ class RetryLoop:
         started, count = self.clock.monotonic(), 1
         while True:
             try:
-                return self.intercept.attempt(request, send)
+                return self._attempt(request, send)
             except _TRANSIENT as failure:  # noqa: PERF203 - the loop is for this exception
                 self._wait(request, failure, started, count)
                 count += 1
@@ -140,7 +166,7 @@ class RetryLoop:
         started, count, lost = self.clock.monotonic(), 1, ""
         while True:
             try:
-                return Done(self.intercept.attempt(request, send) or "")
+                return Done(self._attempt(request, send) or "")
             except Ambiguous as failure:
                 if conditional:
                     self.failed.add()
@@ -158,7 +184,7 @@ class RetryLoop:
     def once(self, request: Request, send: Callable[[], str | None]) -> Outcome:
         """Make one attempt and return its outcome: `Unknown` unless the answer is definite."""
         try:
-            return Done(self.intercept.attempt(request, send) or "")
+            return Done(self._attempt(request, send) or "")
         except _TRANSIENT as failure:
             self.failed.add()
             return Unknown(failure.cause)
@@ -166,6 +192,15 @@ class RetryLoop:
             return Missing(failure.cause)
         except ConditionFailed as failure:
             return Conflict(failure.cause)
+
+    def _attempt(self, request: Request, send: Callable[[], T]) -> T:
+        try:
+            answer = self.intercept.attempt(request, send)
+        except Unreached as failure:
+            self.outage.begin(request, failure, self.policy.deadline)
+            raise
+        self.outage.end()
+        return answer
 
     def _wait(self, request: Request, failure: Failure, started: float, count: int) -> None:
         self.failed.add()

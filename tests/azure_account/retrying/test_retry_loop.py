@@ -69,6 +69,24 @@ def test_an_unconditional_write_is_repeated_until_it_is_done(fault: Fault) -> No
     assert 6 == faults.count
 
 
+def test_the_first_attempt_that_reaches_nothing_is_logged_once_in_each_outage(caplog: pytest.LogCaptureFixture) -> None:
+    _, container, _ = prepared(on("put", Unreachable(), times=3), on("delete", Unreachable(), times=2))
+    container.put("new", b"1")
+    assert 1 == len(caplog.records)
+    assert "WARNING" == caplog.records[0].levelname
+    assert caplog.text.rstrip().endswith("it is tried again for 120 s. Check the network and the option endpoint.")
+    assert "Put blob data/new: " in caplog.text
+    container.delete("new")
+    assert 2 == len(caplog.records)
+
+
+@pytest.mark.parametrize("fault", [*UNANSWERED, Throttle()])
+def test_an_attempt_that_reaches_the_service_is_not_logged(fault: Fault, caplog: pytest.LogCaptureFixture) -> None:
+    _, container, _ = prepared(on("put", fault, times=2))
+    container.put("new", b"1")
+    assert [] == caplog.records
+
+
 @pytest.mark.parametrize("fault", UNANSWERED + NO_EFFECT)
 def test_staging_and_reading_are_repeated(fault: Fault) -> None:
     _, container, _ = prepared(*(on(operation, fault) for operation in ("stage_block", "get", "list", "properties")))
