@@ -16,6 +16,7 @@ from azure_account.errors import ConfigurationError
 from azure_account.names import check_container
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings
+from azure_account.preparation import create_if_absent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +97,15 @@ class Location:
     def open(self) -> BlobContainer:
         """The container. Makes no request; calls after the first one are cheap. `ConfigurationError` as `connect`."""
         return self._container or self.account().container(self.container)
+
+    def prepare(self, container: BlobContainer | None = None) -> BlobContainer:
+        """The container, created if it is absent and option `createContainer` is not false: for what writes there.
+
+        container: a handle of it, if the caller has one. Errors as of `create_if_absent`.
+        """
+        opened = self.open() if container is None else container
+        create_if_absent(opened, allowed=ACCOUNT_OPTIONS.parse(self.options)["createContainer"])
+        return opened
 
     def account(
         self, change: Callable[[AccountSettings], AccountSettings] = lambda settings: settings

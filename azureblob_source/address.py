@@ -6,6 +6,7 @@ from azure_account.address import Address, parse_address
 from azure_account.errors import ConfigurationError
 from azure_account.names import check_container
 from azureblob_source.log.naming import check_stream
+from azureblob_source.spark_options import NO_TABLE
 
 
 def stream_address(path: str | None, container: str | None, stream: str | None) -> Address:
@@ -17,11 +18,8 @@ def stream_address(path: str | None, container: str | None, stream: str | None) 
         endpoint=named.endpoint,
     )
     if not merged.container:
-        message = (
-            "No container is named. Set the path to `container/stream`, or the option `container`. There are no "
-            "catalog tables: use `save` and `load` in place of `saveAsTable`, `writeTo` and `CREATE TABLE`."
-        )
-        raise ConfigurationError(message)
+        message = "No container is named. Set the path to `container/stream`, or the option `container`."
+        raise ConfigurationError(f"{message} {NO_TABLE}")
     try:
         check_container(merged.container)
     except ConfigurationError as error:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from azureblob_source.spark_options import NO_TABLE, SEVERAL_PATHS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -28,10 +30,6 @@ _GAP = (
 )
 _AVRO = "Leave it out: blobs are Avro files, which contain their schema."
 _LISTING = "Leave it out: the path names one stream, and its log names the blobs."
-_NO_TABLE = (
-    "There are no catalog tables: save and load by path, as in `.save('container/stream')`. For SQL, name a loaded "
-    "DataFrame with `createOrReplaceTempView`."
-)
 _NO_LIFETIME = "Leave it out: blobs stay until `python -m azureblob_source vacuum` or an overwrite deletes them."
 _EVOLUTION = (
     "`schemaEvolution` is the nearest here: `fail` stops the query before a new column, and a restart reads it; "
@@ -116,7 +114,8 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     _NO_LIFETIME: ("cleanSource", "sourceArchiveDir", "cloudFiles.cleanSource"),
     _METADATA: ("userMetadata",),
-    _NO_TABLE: ("location", "dbtable", "catalog"),
+    NO_TABLE: ("location", "dbtable", "catalog"),
+    SEVERAL_PATHS: ("paths",),
     _KEY: ("fs.azure.account.key",),
     _SAS: ("fs.azure.sas.fixed.token",),
 }

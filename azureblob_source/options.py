@@ -26,6 +26,7 @@ from azure_account.options.option_table import (
     text_list,
 )
 from azureblob_source.foreign_options import HINTS
+from azureblob_source.spark_options import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,21 +74,7 @@ WHERE = OptionTable(
     (
         Option("path", text(), None, "Container and stream, as `container/stream` or a URL.", "Where"),
         Option("container", text(), None, "The container, if not in the path.", "Where"),
-        Option(
-            "createContainer",
-            boolean(),
-            default=True,
-            help="`true`: a write creates the container if it is absent, and logs a warning. `false`: it fails then.",
-            group="Where",
-        ),
         Option("stream", text(), None, "The stream, if not in the path.", "Where"),
-        Option(
-            "checkpointLocation",
-            text(),
-            None,
-            "Spark's own option of streaming queries. Used here for `checkpointBackup` only.",
-            "Where",
-        ),
     )
 )
 
@@ -324,7 +311,7 @@ SOURCE = OptionTable(
     )
 )
 
-TABLE = WHERE + ACCOUNT_OPTIONS + SINK + SOURCE + OptionTable((), HINTS)
+TABLE = WHERE + OWN + ACCOUNT_OPTIONS + SINK + SOURCE + OptionTable((), HINTS)
 
 # Groups whose options are not suggested for a misspelt option of a write, and of a read.
 OF_READS = ("Reading", "Batch reads", "Streaming reads")

@@ -80,6 +80,13 @@ ACCOUNT_OPTIONS = OptionTable(
             shown_default="the blob endpoint with `table` for `blob`",
         ),
         Option(
+            "createContainer",
+            boolean(),
+            default=True,
+            help="`true`: what writes creates its container if it is absent, and logs a warning. `false`: it fails.",
+            group=_ACCOUNT,
+        ),
+        Option(
             "proxy.use", boolean(), default=False, help="Send storage requests through an HTTP proxy.", group=_PROXY
         ),
         Option("proxy.hostname", text(), None, "Host of that proxy.", _PROXY),

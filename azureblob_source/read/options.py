@@ -15,6 +15,7 @@ from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.options import EARLIEST, OF_WRITES, SOURCE, TABLE
 from azureblob_source.read.blobs import Between, microseconds
+from azureblob_source.spark_options import refuse_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +54,7 @@ class SourceOptions:
 
 def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
     """The options of a read. If `streaming` is known, options of the other kind of read are refused."""
+    refuse_table(raw)
     given = TABLE.parse(raw, hidden=OF_WRITES)
     if streaming is not None:
         _refuse("Batch reads" if streaming else "Streaming reads", given)

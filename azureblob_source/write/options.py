@@ -124,7 +124,7 @@ def _backup(given: ParsedOptions, stream: Address, env: Mapping[str, str]) -> Ba
     if location is None:
         message = (
             "Option `checkpointBackup` is for streaming queries: set option `checkpointLocation` of `writeStream` "
-            "beside it, a directory of the driver's machine."
+            "beside it, a directory of the driver's machine (Spark does not pass its setting of that name on)."
         )
         raise ConfigurationError(message)
     address = parse_address(where)

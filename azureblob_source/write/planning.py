@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import arrow_avro
+from azure_account import connect
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError
 from azureblob_source.write.commit_plan import CommitPlan
 from azureblob_source.write.control_records import VALUE, is_binary, stored_rows
 from azureblob_source.write.open_blobs import BlobFormat
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.sink import container_of, prepare
+from azureblob_source.write.sink import prepare
 from control_messages.producer import PRODUCER_METADATA, ProducerSpec
 
 if TYPE_CHECKING:
@@ -81,9 +82,9 @@ def prepare_write(
     streaming: bool = False,
     clock: Clock = SYSTEM_CLOCK,
 ) -> WritePlan:
-    """Validate a write before its first task runs, and create its container if it is absent.
+    """Validate a write before its first task runs, and create its containers if they are absent.
 
-    Spark calls this in each micro-batch of a streaming query; the container is checked once a minute then.
+    Spark calls this in each micro-batch of a streaming query; the containers are checked once a minute then.
     """
     options = _with_producer(raw, env, schema)
     if streaming and options.transaction is not None:  # one micro-batch would be written, and all others dropped
@@ -105,10 +106,11 @@ def prepare_write(
     if overwrite:
         _check_overwrite(options, streaming=streaming)
     plan = replace(plan_write(options, arrow_avro.arrow_of(schema)), sequence=clock.now_ns() // 1_000_000)
-    key, now = (options.account, options.address.container), clock.monotonic()
-    if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
-        prepare(container_of(plan.of_commit), create=options.create_container)
-        _seen[key] = now
+    for place in (options,) if options.backup is None else (options, options.backup):
+        key, now = (place.account, place.address.container), clock.monotonic()
+        if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
+            prepare(connect(place.account).container(place.address.container), create=options.create_container)
+            _seen[key] = now
     return plan
 
 

@@ -28,7 +28,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from azure_account import connect
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from azure_account.errors import ConflictError
+from azure_account.preparation import create_if_absent
 from azure_account.worker_modules import keep_modules
 from azureblob_source import metrics
 from azureblob_source.log.commit_log import CommitLog
@@ -185,34 +186,10 @@ def container_of(plan: CommitPlan) -> BlobContainer:
 
 
 def prepare(container: BlobContainer, *, create: bool) -> None:
-    """Create the container if it is absent; with `create` false raise `NotFoundError` instead.
-
-    The request is for a blob in it: a container SAS does not permit a request for the container's properties.
-    """
-    try:
-        container.properties(_NO_BLOB)
-    except NotFoundError as absent:
-        if not create:
-            step = "Check its name, create it first, or leave out option `createContainer`."
-            cause = "it does not exist, and option `createContainer` is false"
-            raise NotFoundError(describe("write to container", container.url, cause, step)) from absent
-        _create(container)
-
-
-def _create(container: BlobContainer) -> None:
-    try:
-        if container.create():
-            logger.warning("container %s did not exist and was created", container.url)
-            for known in [key for key in _logs if key[1] == container.name]:
-                del _logs[known]  # these logs were of a container of the same name that has been deleted
-    except ConfigurationError as refused:
-        step = "Check its name, or create it first with an identity that has the permission."
-        cause = f"it does not exist and cannot be created ({refused})"
-        raise ConfigurationError(describe("write to container", container.url, cause, step)) from refused
-
-
-_NO_BLOB = "_container"
-"""A name that no blob of this project has."""
+    """Create the container if it is absent; with `create` false raise `NotFoundError` instead."""
+    if create_if_absent(container, allowed=create):
+        for known in [key for key in _logs if key[1] == container.name]:
+            del _logs[known]  # these logs were of a container of the same name that has been deleted
 
 
 def _warn_of_dropped(address: Address, staged: Sequence[StagedTask], entries: Sequence[LogEntry]) -> None:

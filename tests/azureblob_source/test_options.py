@@ -17,6 +17,7 @@ from azureblob_source.foreign_options import HINTS
 from azureblob_source.log.entry import Transaction
 from azureblob_source.options import SINK, SOURCE, TABLE, WHERE
 from azureblob_source.read.options import SourceOptions, source_options
+from azureblob_source.spark_options import OWN
 from azureblob_source.write.commit_plan import BackupPlan
 from azureblob_source.write.open_blobs import BlobLimits
 from azureblob_source.write.options import SinkOptions, sink_options
@@ -121,7 +122,9 @@ VALUES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("option", [*WHERE.options, *SINK.options, *SOURCE.options], ids=lambda option: option.name)
+@pytest.mark.parametrize(
+    "option", [*WHERE.options, *OWN.options, *SINK.options, *SOURCE.options], ids=lambda option: option.name
+)
 def test_every_option_is_accepted_in_lower_case_as_spark_passes_it(option: Any) -> None:
     default = "1048576" if option.default is None else str(option.default).lower()
     value = VALUES.get(option.name, default)
@@ -140,8 +143,9 @@ def test_every_option_is_accepted_in_lower_case_as_spark_passes_it(option: Any) 
 
 HINTED = sorted(HINTS)
 NOT_OPTIONS = {
-    "commits", "earliest", "latest", "gzip", "fail", "ignore", "overwrite", "metadata.<key>", "createOrReplaceTempView",
-    ".save('container/stream')", "python -m azureblob_source vacuum",
+    "commits", "earliest", "latest", "gzip", "fail", "ignore", "overwrite", "metadata.<key>", "load", "unionByName",
+    ".save('container/stream')", "CREATE TEMPORARY VIEW name USING azureblob OPTIONS (path 'container/stream', …)",
+    "python -m azureblob_source vacuum",
 }  # fmt: skip
 
 
@@ -168,6 +172,40 @@ def test_options_of_other_systems_get_a_hint_in_any_case(name: str, sentence: st
             source_options({"path": "data/flights", **ACCOUNT, spelled: "x"}, {})
 
 
+OF_CREATE_TABLE = {
+    "connectionsecret": "UseDevelopmentStorage=true", "external": "true", "location": "data/flights",
+    "option.connectionsecret": "UseDevelopmentStorage=true", "option.path": "data/flights", "owner": "root",
+    "path": "data/flights", "provider": "azureblob", "comment": "flights of 2013", "team": "ops",
+}  # fmt: skip
+"""What the schema of `CREATE TABLE` gets from Spark 4.3, with a table property `team`."""
+
+
+@pytest.mark.parametrize("order", [sorted, lambda names: sorted(names, reverse=True)], ids=["first", "last"])
+def test_create_table_is_refused_as_such_whichever_option_comes_first(order: Any) -> None:
+    with pytest.raises(
+        ConfigurationError, match="^create table failed: .* for a catalog table. No catalog table"
+    ) as it:
+        source_options({name: OF_CREATE_TABLE[name] for name in order(OF_CREATE_TABLE)}, {})
+    assert "CREATE TEMPORARY VIEW name USING azureblob OPTIONS (path " in str(it.value)
+
+
+def test_without_a_container_catalog_tables_are_named_since_these_have_no_options() -> None:
+    for parse in (sink_options, source_options):
+        with pytest.raises(
+            ConfigurationError, match="^No container is named. .* use `CREATE TEMPORARY VIEW name USING"
+        ):
+            parse({}, {})
+
+
+@pytest.mark.parametrize(
+    ("typo", "name"),
+    [("checkpointLocaton", "checkpointLocation"), ("queryNam", "queryName"), ("connectionSecrt", "connectionSecret")],
+)
+def test_a_misspelt_option_is_refused_with_the_nearest_name_among_those_of_spark_too(typo: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^Option {typo} is unknown. Did you mean {name}\\?$"):
+        sink(**{typo: "x"})
+
+
 def test_a_misspelt_option_of_a_read_gets_no_suggestion_of_a_write_and_vice_versa() -> None:
     with pytest.raises(ConfigurationError, match="is unknown. The options are"):
         source_options({"path": "data/flights", **ACCOUNT, "eventTimeColum": "x"}, {})
@@ -187,7 +225,7 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"partitionColum": "p"}, "partitionColum is unknown. Did you mean partitionColumn?"),
         ({"maxflushtresholdsize": 1}, "Did you mean maxFlushThresholdSize?"),
         ({"compression": "gzip"}, "`compression.type` (`gzip`) the whole blob."),
-        ({"location": "file:/x"}, "There are no catalog tables: save and load by path"),
+        ({"location": "file:/x"}, "Save and load by path, as in `.save('container/stream')`; for SQL, use `CREATE"),
         ({"ignoreCorruptFile": "true"}, "Option ignoreCorruptFile is unknown. The options are"),
         ({"codec": "zstd"}, "Option codec: the value 'zstd' is not valid"),
         ({"codec": "deflat"}, "did you mean deflate?"),

@@ -147,16 +147,6 @@ def test_options_of_other_formats_get_hints_and_the_hints_help(
     follow(spark, options, target, tmp_path, maxBlobsPerTrigger="1")
 
 
-def test_a_catalog_table_is_refused_with_what_works(spark: SparkSession, options: dict[str, str], target: str) -> None:
-    frame = spark.range(3)
-    sentence = error_of(lambda: frame.write.format("azureblob").options(**options).mode("append").saveAsTable("copied"))
-    assert "There are no catalog tables: use `save` and `load` in place of `saveAsTable`" in sentence
-    save(frame, options, target)
-    load(spark, options, target).createOrReplaceTempView("copied")
-    assert 3 == spark.sql("SELECT * FROM copied").count()
-    spark.catalog.dropTempView("copied")
-
-
 def test_a_frame_whose_blobs_an_overwrite_deleted_is_loaded_again(
     spark: SparkSession, options: dict[str, str], target: str
 ) -> None:
