@@ -157,8 +157,11 @@ class Follower:
             self.expect(entry.log_id)
 
     def _another_log(self, log_id: str) -> ConflictError:
-        there = f"the stream was deleted and begun again: the query has read the log {self.log_id}, this is {log_id}"
-        step = "Start the query with a new checkpoint, which reads the stream that is there now."
+        there = (
+            f"the query has read the log {self.log_id}, this is {log_id}: the stream was deleted and begun again, or "
+            "the checkpoint is of a query over another stream"
+        )
+        step = "Start the query with a new checkpoint, which is its own and reads the stream that is there now."
         return ConflictError(describe("read on in", self._place, there, step))
 
     def forget(self, until: int) -> None:

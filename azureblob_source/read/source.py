@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from arrow_avro import arrow_of, arrow_schema, batch_of, retyped, spark_of, superset
 from azure_account import connect
-from azure_account.errors import ConfigurationError, describe
+from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azure_account.worker_modules import keep_modules
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.options import METADATA_COLUMNS
@@ -102,7 +102,7 @@ class ReadPlan:
         if given is not None:
             return given
         logged = self._logged_schemas()
-        return superset(logged, options.columns) if logged else self.snapshot.reader_schema_of(options.columns)
+        return superset(logged, options.columns) if logged else self._schema_of_blobs()
 
     def _logged_schemas(self) -> list[AvroSchema]:
         """The writer schemas that the entry of the version names, for which no other entry is read."""
@@ -111,6 +111,13 @@ class ReadPlan:
         if entry is not None and version is not None:
             entry = log.read(version) if version <= entry.version else None
         return [] if entry is None or not entry.schemas else writer_schemas(log, entry.schemas)
+
+    def _schema_of_blobs(self) -> AvroSchema:
+        if not self.snapshot.schemas:  # the entries open epochs only
+            place = f"{self.container.url}/{self.options.stream}"
+            step = "Write rows first, or set option `avroSchema` to read none until then."
+            raise NotFoundError(describe("read", place, "nothing has been written yet", step))
+        return self.snapshot.reader_schema_of(self.options.columns)
 
     def arrow_schema(self) -> pa.Schema:
         """The schema of the rows: the requested columns, then the metadata columns."""
@@ -177,10 +184,16 @@ class BaseReader:
         about_blobs = [each for each in self.filters if each.column in self.metadata]
         if about_blobs:
             blobs = [blob for blob in blobs if _selected(_origin(blob, 1), about_blobs).num_rows]
-        size = self.options.split_bytes
-        return [
-            SplitsPartition(splits, self.plan.reader_schema) for splits in pack_splits(split_blobs(blobs, size), size)
-        ]
+        size, reader = self.options.split_bytes, self.plan.reader_schema
+        self._check_columns(arrow_schema(reader).names)
+        return [SplitsPartition(splits, reader) for splits in pack_splits(split_blobs(blobs, size), size)]
+
+    def _check_columns(self, known: Sequence[str]) -> None:
+        """`ConfigurationError` for a column that only `.schema(…)` can have named: `columns` is validated before."""
+        for name in self.schema.names:
+            if name not in known and name not in self.metadata:
+                step = f"it has {', '.join(known)}. Correct the name, or leave it out"
+                raise ConfigurationError(f"`.schema(…)` names {name!r}, which the stream has not in this case: {step}.")
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, as Arrow batches of exactly the schema that Spark expects."""

@@ -102,6 +102,13 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
                 logger.warning("container %s does not exist: the query waits for it", self._follower.log.container.url)
         return self._with_log({"version": self._initial, "start": self._initial})
 
+    def _check_offset(self, offset: Any) -> None:
+        """`ConfigurationError` for the offset of another kind of source, from whose query the checkpoint was taken."""
+        if not isinstance(offset, dict) or not isinstance(offset.get("version"), int):
+            cause = f"the checkpoint has the offset {offset!r}, which is of another kind of source"
+            step = "Set option `checkpointLocation` to a directory that is the query's own."
+            raise ConfigurationError(describe("follow", str(self.options.address), cause, step))
+
     def _with_log(self, offset: Offset) -> Offset:
         """The offset with the identity of the log that it is of, if there is a log and it has one."""
         log_id = self._follower.log_id
@@ -120,6 +127,7 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         if start is None:
             self._warn_of_limits()
             return self._unlimited()
+        self._check_offset(start)
         limits = TriggerLimits(self.options.max_blobs, self.options.max_bytes)
         if isinstance(limit, ReadAllAvailable):
             limits = TriggerLimits()
@@ -153,9 +161,10 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The partitions of one micro-batch: the same blobs each time the range is planned, but for reverted ones."""
-        after, last = start["version"], end["version"]
         for offset in (start, end):
+            self._check_offset(offset)
             self._follower.expect(offset.get("log"))
+        after, last = start["version"], end["version"]
         if start.get("start") == after:
             after = min(after, end.get("start", after))
         first = after + 1

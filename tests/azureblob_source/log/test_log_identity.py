@@ -395,7 +395,7 @@ def test_a_range_that_is_planned_again_is_not_read_from_another_log() -> None:
         Writer(account, "new").write(batch)
     reader = follower(account)
     reader.expect("the log that was deleted")
-    with pytest.raises(ConflictError, match=r"begun again.*the log that was deleted.*new checkpoint"):
+    with pytest.raises(ConflictError, match=r"the log that was deleted.*begun again.*new checkpoint"):
         reader.entries(0, 2)
 
 

@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
+from azure_account.clock import SYSTEM_CLOCK
+from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.retrying.retry_loop import Intercept, Request
+from azureblob_source.log import commit
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import log_name
+from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.read.options import source_options
 from azureblob_source.read.source import ReadPlan, SnapshotReader, SplitsPartition, spark_schema
 from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, stage_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from pyspark.sql.types import StructType
 
     from azure_account.memory.account import MemoryAccount
     from azureblob_source.log.stream_notes import LogFacts
@@ -93,3 +98,28 @@ def test_a_view_of_schemas_reads_each_schema_once(account: MemoryAccount) -> Non
     (batch,) = reader.read(partition)
     assert VERSIONS == batch["blobs"][0].as_py()
     assert 1 == sum(count for (_, name), count in requests.made.items() if "/_schemas/" in name)
+
+
+def test_a_stream_that_has_only_an_epoch_has_nothing_to_read_yet_and_the_advice_helps() -> None:
+    account = new_account()
+    container = account.container("container")
+    commit.append_epoch(CommitLog(container, "flights"), new_draft(SYSTEM_CLOCK, 1), Publisher(container))
+    with pytest.raises(NotFoundError, match="read .*/container/flights failed: nothing has been written yet") as caught:
+        spark_schema(read_plan(account, RequestCounter()))
+    assert "Write rows first, or set option `avroSchema` to read none until then." in str(caught.value)
+    rows = pa.RecordBatch.from_pydict({"id": [1]})
+    plan = plan_of(rows.schema, epoch=1)
+    waiting = read_plan(account, RequestCounter(), avroSchema=plan.avro.json)
+    assert [SplitsPartition((), waiting.reader_schema)] == SnapshotReader(waiting, spark_schema(waiting)).partitions()
+    committer(container, plan, 1).commit([stage_rows(container, plan, [rows], seed=1)], None)
+    assert ["id"] == spark_schema(read_plan(account, RequestCounter())).names
+
+
+@pytest.mark.parametrize("name", ["ID", "other"])
+def test_a_schema_with_a_column_that_the_stream_lacks_is_refused_on_the_driver(
+    account: MemoryAccount, name: str
+) -> None:
+    reader = SnapshotReader(read_plan(account, RequestCounter()), StructType([StructField(name, LongType())]))
+    message = rf"`\.schema\(…\)` names '{name}', which the stream has not in this case: it has id\. Correct the name"
+    with pytest.raises(ConfigurationError, match=message):
+        reader.partitions()

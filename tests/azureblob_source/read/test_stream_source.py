@@ -67,11 +67,23 @@ def test_a_batch_that_was_planned_is_not_read_from_another_log(stream: dict[str,
     assert 1 <= len(begun.partitions(start, end))
     for offsets in ((start, {**end, "log": "deleted"}), ({**start, "log": "deleted"}, end)):
         restarted: Any = stream_reader({**stream, "view": view}, schema, {}, None)
-        with pytest.raises(ConflictError, match=r"begun again.*the log deleted.*with a new checkpoint"):
+        with pytest.raises(ConflictError, match=r"the log deleted.*begun again, or the checkpoint.*a new checkpoint"):
             restarted.partitions(*offsets)
     restarted = stream_reader({**stream, "view": view}, schema, {}, None)
     with pytest.raises(ConflictError, match=r"begun again.*with a new checkpoint"):
         restarted.latestOffset({**start, "version": 0, "log": "deleted"})
+
+
+@pytest.mark.parametrize("offset", [{"logOffset": 3}, {"topic": {"0": 7}}, {"version": "7"}, 5, [], None])
+def test_the_offset_of_another_kind_of_source_is_refused_with_what_to_set(stream: dict[str, str], offset: Any) -> None:
+    reader: Any = stream_reader(stream, ROWS, {}, None)
+    right = {"version": 1, "start": -1}
+    for start, end in ((offset, right), (right, offset)):
+        with pytest.raises(ConfigurationError, match="of another kind of source. Set option `checkpointLocation` to"):
+            reader.partitions(start, end)
+    if offset is not None:  # which is what Spark before 4.2 passes
+        with pytest.raises(ConfigurationError, match="of another kind of source. Set option `checkpointLocation` to"):
+            reader.latestOffset(offset)
 
 
 @pytest.mark.parametrize(
