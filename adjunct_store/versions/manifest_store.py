@@ -66,7 +66,7 @@ def open_fill(
 ) -> Fill:
     """Take a store over from other fills, and continue its generation or register another one.
 
-    where: the store.
+    where: the store. Its container is created if it is absent.
     schema: as JSON. A generation is only continued with the same schema, number of partitions and source.
     terms: what the fill asks of the store.
     before_take_over: is called with what was found before anything is written, and again if the manifest has changed
@@ -77,7 +77,7 @@ def open_fill(
     `ConflictError` if there is a store whose manifest was deleted and cannot be undeleted.
     """
     wanted = StoreDefinition(_plain(schema), terms.partitions, terms.source, terms.bounded)
-    storage = FillStorage(where.open(), StoreNames(where.path), terms.threads, clock, new_id)
+    storage = FillStorage(where.prepare(), StoreNames(where.path), terms.threads, clock, new_id)
     continues = False
 
     def own(before: Stored[Manifest] | None) -> Manifest | None:

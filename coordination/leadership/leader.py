@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from azure_account.arguments import Name, Wait, checked
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConflictError, FencedError, describe
+from azure_account.errors import ConflictError, FencedError, NotFoundError, describe
 from azure_account.location import Location
 from azure_account.names import check_blob
 from coordination.connect import brief_account
@@ -72,9 +72,10 @@ class LeaderElector:
         once: bool = False,
     ) -> None:
         timing = timing or LeaseTiming()
-        container, blob = brief_account(where, timing.request).container(where.container), where.path
+        self._where, blob = where, where.path
         check_blob(blob)
-        lease = Lease(container, blob, holder, timing, clock=SYSTEM_CLOCK, new_id=lambda: str(uuid.uuid4()))
+        self._container = brief_account(where, timing.request).container(where.container)
+        lease = Lease(self._container, blob, holder, timing, clock=SYSTEM_CLOCK, new_id=lambda: str(uuid.uuid4()))
         self._election, self._listener = Election(lease), listener
         self._metrics = ProcessorMetrics(blob, holder)
         self._changed = threading.Condition()  # guards the election's term, and all calls of the listener
@@ -131,13 +132,23 @@ class LeaderElector:
             self._fail(error)
 
     def _elect(self) -> None:
+        step = self._first_step
         while not self._stopping:
-            self._apply(self._election.step())
+            self._apply(step())
+            step = self._election.step
             with self._changed:
                 if not self._stopping:
                     self._changed.wait(self._election.wait)
         self._depose("it resigned", TermEnd.RESIGNED)
         self._release()
+
+    def _first_step(self) -> Change:
+        """Creates the container if it is absent. Later that is an error: the epochs were in it."""
+        try:
+            return self._election.step()
+        except NotFoundError:
+            self._where.prepare(self._container)
+            return self._election.step()
 
     def _watch(self) -> None:
         lease = self._election.lease

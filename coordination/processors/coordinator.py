@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from azure_account.arguments import checked
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import AzureBlobError, NotFoundError, TransientError
+from azure_account.errors import AzureBlobError, TransientError
 from azure_account.location import Location
 from coordination.connect import brief_account
 from coordination.leadership.election import Deposed, Elected, Election
@@ -87,10 +87,10 @@ class JobCoordinator:
         def new_id() -> str:
             return f"{processor}-{uuid.uuid4().hex[:8]}"
 
-        self._container, self._blob = account.container(where.container), names.blob
+        self._where, self._container = where, account.container(where.container)
         held = Lease(
             self._container,
-            self._blob,
+            names.blob,
             processor,
             lease or JOB_LEASE,
             clock=self._clock,
@@ -128,18 +128,11 @@ class JobCoordinator:
 
     def start(self) -> None:
         """Join the job. Creates container and table if absent; `ConfigurationError` if that is not permitted."""
-        self._create_container()
+        self._where.prepare(self._container)
         self._table.create()
         self._metrics.observe(self._participant.gauges)
         for thread in self._threads:
             thread.start()
-
-    def _create_container(self) -> None:
-        """Create the container if it is absent. A request for the container itself needs more permissions."""
-        try:
-            self._container.properties(self._blob)
-        except NotFoundError:
-            self._container.create()
 
     def stop(self) -> None:
         """Stop all tasks, and leave the job, so that the others need not wait. Returns when the listener was called.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from azure_account.arguments import checked
 from azure_account.clock import SYSTEM_CLOCK, Clock
 from azure_account.documents.owner import DocumentOwner
-from azure_account.errors import AzureBlobError
+from azure_account.errors import AzureBlobError, NotFoundError
 from azure_account.location import Location
 from azure_account.report import ProgressCallbacks
 from azure_account.undelete import undelete
@@ -66,7 +66,7 @@ def open_state(
 ) -> StateWriter:
     """Take a state over from other writers, and take up the clean-up that they have left.
 
-    where: the state: a container, and its path, such as `flights/task-3`.
+    where: the state: a container, which is created if it is absent, and its path, such as `flights/task-3`.
     owner: goes into each snapshot index.
     settings: the epoch of this writer, how many checkpoints to keep, and threads.
     prior: what the writer before has left on this host.
@@ -83,7 +83,11 @@ def open_state(
         keep = kept(names.state, record, settings.keep)
         return replace(record, epoch=above, writer=settings.opening or new_id(), keep=keep)
 
-    record = storage.records.open(own, storage.record)
+    try:
+        record = storage.records.open(own, storage.record)
+    except NotFoundError:
+        where.prepare(container)
+        record = storage.records.open(own, storage.record)
     writer = StateWriter(storage, owner, record, settings)
     writer.take_up(prior)
     return writer

@@ -104,3 +104,14 @@ def test_each_environment_of_the_matrix_has_the_spark_of_its_name_and_the_docume
 
 def _release(versions: list[str]) -> list[tuple[str, str]]:
     return [(version.split(".")[0], version.split(".")[1]) for version in versions]
+
+
+SESSION, PYTHON = "SparkSession.builder", 'os.environ.setdefault("PYSPARK_PYTHON", sys.executable)'
+
+
+@pytest.mark.parametrize("guide", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_an_example_that_starts_spark_first_says_which_python_its_workers_are(guide: str) -> None:
+    """Nothing else can: Spark looks for this package in the Python that it is told before the session starts."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / guide).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    starts = [block for block in blocks if SESSION in block]
+    assert [PYTHON in block.partition(SESSION)[0] for block in starts] == [True] * len(starts)

@@ -57,7 +57,7 @@ def load_data_set(
 ) -> FillResult:
     """Replace all that a store has by the rows of a batch DataFrame. Readers see the old rows until all are published.
 
-    store: where the store is. It is made if it is absent; its container must exist.
+    store: where the store is. It is made if it is absent, and so is its container.
     rows: a batch DataFrame: the whole data set.
     spec: see `fill`. Its columns may differ from those of earlier data sets.
     number: of the data set; its version has it as batch.

@@ -55,7 +55,7 @@ class FillResult:
 def fill(store: Location, rows: DataFrame, spec: FillSpec, settings: FillSettings = FillSettings()) -> FillResult:
     """Apply the rows of a batch DataFrame to a store, and publish the result as one version.
 
-    store: where the store is. It is made if it is absent; its container must exist.
+    store: where the store is. It is made if it is absent, and so is its container.
     rows: a batch DataFrame with the columns that `spec` names.
     spec: which columns are keys and values, what orders rows and what deletes, how many partitions the store has.
     settings: source, rebuild, versions to keep, cache directory.

@@ -61,7 +61,7 @@ def fill_stream(
 ) -> StreamFill:
     """Start a query that fills a store from a stream: each micro-batch is published as a version.
 
-    store: where the store is. It is made if it is absent; its container must exist.
+    store: where the store is. It is made if it is absent, and so is its container.
     rows: a streaming DataFrame with the columns that `spec` names.
     spec: which columns are keys and values, what orders rows and what deletes, how many partitions the store has.
     checkpoint: a folder of this fill, on any file system of Spark. The query of each generation has its
