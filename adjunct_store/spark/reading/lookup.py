@@ -52,14 +52,13 @@ def lookup(
         raise ConfigurationError("Function lookup needs Spark 4.1, which has functions over Arrow columns. Use join.")
     values = StructType(list(spark_of(planned.schema.values)))
     columns = [column_of(each) if isinstance(each, str) else each for each in keys]
-    looker = _looker(kept(planned), fields, planned.schema.values, pa.struct(list(arrow_of(values))))
-    found: Column = arrow_udf(looker, values)(*columns)
+    found: Column = arrow_udf(_looker(kept(planned), fields, planned.schema.values), values)(*columns)
     return found
 
 
-def _looker(
-    store: StoreReadSpec, fields: pa.Schema, values: pa.Schema, returned: pa.DataType
-) -> Callable[..., pa.Array]:
+def _looker(store: StoreReadSpec, fields: pa.Schema, values: pa.Schema) -> Callable[..., pa.Array]:
+    returned = pa.struct(list(arrow_of(spark_of(values))))
+
     def find(*columns: pa.Array) -> pa.Array:
         found = values_of(store, columns, fields)
         values_found = pa.StructArray.from_arrays(picked(found, values), fields=list(values), mask=found.is_null())
