@@ -101,7 +101,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "recursiveFileLookup",
         "pathGlobFilter",
         "basePath",
-        "ignoreExtension",
         "latestFirst",
         "maxFileAge",
         "fileNameOnly",

@@ -269,6 +269,13 @@ SOURCE = OptionTable(
             "versionAsOf", integer(0), None, "Read the stream as of this version.", "Batch reads", shown_default="head"
         ),
         Option(
+            "ignoreExtension",
+            boolean(),
+            default=False,
+            help="A folder without a log: read blobs whatever their names end in, not only `.avro` and `.avro.gz`.",
+            group="Batch reads",
+        ),
+        Option(
             "pushFilters",
             boolean(),
             default=False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_batch_log, log_stream
-from azureblob_source.read.blobs import is_readable, name_time
+from azureblob_source.read.blobs import is_avro, is_visible, name_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -75,7 +75,7 @@ def _folders(listed: Iterable[BlobProperties], streams: set[str]) -> dict[str, l
     for blob in listed:
         levels = blob.name.split("/")
         above = ("/".join(levels[:depth]) for depth in range(1, len(levels)))
-        if is_readable(blob, levels) and streams.isdisjoint(above):
+        if is_avro(blob.name) and is_visible(blob, levels) and streams.isdisjoint(above):
             place, _ = name_time(blob.name)
             folders[(blob.name[:place] if place is not None else "/".join(levels[:-1])).rstrip("/")].append(blob)
     return folders

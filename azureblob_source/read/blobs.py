@@ -70,20 +70,24 @@ def listed_blob(stream: str, blob: BlobProperties) -> StreamBlob:
 
 
 def listed_blobs(stream: str, found: Sequence[BlobProperties]) -> list[StreamBlob]:
-    """The data blobs in the listing of a stream without a log, except for hidden ones and those of nested streams."""
+    """The blobs in the listing of a stream without a log, but for empty and hidden ones and those of nested streams."""
     nested = {log_stream(blob.name) for blob in found}
     return [
         listed_blob(stream, blob)
         for blob in found
-        if is_readable(blob, levels := blob.name[len(stream) + 1 :].split("/"))
+        if is_visible(blob, levels := blob.name[len(stream) + 1 :].split("/"))
         and not any("/".join((stream, *levels[:depth])) in nested for depth in range(1, len(levels)))
     ]
 
 
-def is_readable(blob: BlobProperties, levels: Iterable[str]) -> bool:
-    """Whether a read of the listing takes a blob: Avro by its name, not empty, and none of these levels hidden."""
-    hidden = any(level.startswith(("_", ".")) for level in levels)
-    return blob.size > 0 and blob.name.endswith((".avro", ".avro.gz")) and not hidden
+def is_visible(blob: BlobProperties, levels: Iterable[str]) -> bool:
+    """Whether a blob is not empty, and none of these levels of its name is hidden."""
+    return blob.size > 0 and not any(level.startswith(("_", ".")) for level in levels)
+
+
+def is_avro(name: str) -> bool:
+    """Whether a blob is an Avro file by its name."""
+    return name.endswith((".avro", ".avro.gz"))
 
 
 def name_time(name: str) -> tuple[int | None, int | None]:

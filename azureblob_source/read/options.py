@@ -39,6 +39,7 @@ class SourceOptions:
     avro_schema: AvroSchema | None
     between: Between
     ignore_corrupt: bool
+    any_extension: bool
     split_bytes: int
     limits: ReadLimits
     publish_timeout: float
@@ -74,6 +75,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         avro_schema=_schema(given),
         between=_time_range(given),
         ignore_corrupt=given["ignoreCorruptBlobs"],
+        any_extension=given["ignoreExtension"],
         split_bytes=given["maxPartitionBytes"],
         limits=ReadLimits(given[MAX_BLOCK_BYTES], given[MAX_BATCH_BYTES]),
         publish_timeout=given["publishTimeoutMs"] / 1000,

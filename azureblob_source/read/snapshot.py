@@ -7,6 +7,7 @@ from their headers.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from azureblob_source.log.naming import schema_name
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
-from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
+from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, is_avro, listed_blobs, stream_blob
 from azureblob_source.read.publication import PublicationWait, not_visible
 
 if TYPE_CHECKING:
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.read.blobs import Between
 
-__all__ = ["Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema", "writer_schemas"]
+__all__ = ["ListingRules", "Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema", "writer_schemas"]
+
+logger = logging.getLogger(__name__)
 
 _AT_ONCE = 16
+_READ_ALL = "Option ignoreExtension=true reads blobs whatever their names end in."
 _PUBLISH_POLL = 0.5
 
 
@@ -66,6 +70,18 @@ class Snapshot:
         return superset(self.schemas, columns)
 
 
+@dataclass(frozen=True)
+class ListingRules:
+    """What is read of a stream without a log.
+
+    ignore_corrupt: skip blobs with a damaged header, with a warning and a counter for each. any_extension: read blobs
+    whatever their names end in; else those that have not the extension of Avro are left out with a warning.
+    """
+
+    ignore_corrupt: bool = False
+    any_extension: bool = False
+
+
 def take_snapshot(
     log: CommitLog,
     version: int | None,
@@ -73,20 +89,22 @@ def take_snapshot(
     *,
     between: Between = ALL_TIMES,
     publish_timeout: float = 60.0,
-    ignore_corrupt: bool = False,
+    listing: ListingRules | None = None,
 ) -> Snapshot:
     """The stream as of `version`, by default its head, without blobs that cannot hold a row of the time range.
 
     With a log, the schemas are those of all live blobs, whatever the range; without one, those of the blobs in it.
-    A batch that is being published is waited for, `publish_timeout` seconds in all. Without a log, `ignore_corrupt`
-    skips blobs with a damaged header, and warns of each and counts it.
+    A batch that is being published is waited for, `publish_timeout` seconds in all. `listing` is for a stream without a
+    log.
 
     `NotFoundError` if there is neither a log nor a blob, or no such version; `TransientError` after the timeout.
     """
     if log.head() is None and version is None:
         listed = listed_blobs(log.stream, list(log.container.list(f"{log.stream}/")))
         if log.refresh() is None:  # blobs become visible after their entry, so none of these is of a log that begins
-            return _from_listing(log, listed, between, ignore_corrupt=ignore_corrupt)
+            rules = listing or ListingRules()
+            chosen = listed if rules.any_extension else _with_extension(log, listed)
+            return _from_listing(log, chosen, between, ignore_corrupt=rules.ignore_corrupt)
     found = _PublicationAwaiter(log, version, PublicationWait(publish_timeout, clock)).result()
     last = found.history[-1]
     fingerprints = dict.fromkeys(blob.schema for _, blob in found.live)
@@ -190,14 +208,32 @@ class _PublicationAwaiter:
         return [(entry, blob) for entry in history for blob in entry.blobs if blob.name in names]
 
 
+def _with_extension(log: CommitLog, listed: list[StreamBlob]) -> list[StreamBlob]:
+    """The blobs that are Avro files by their names. Of others, a warning: their rows are missing."""
+    found = [blob for blob in listed if is_avro(blob.name)]
+    others = next((blob.name for blob in listed if not is_avro(blob.name)), None)
+    if others is not None:
+        logger.warning(
+            "%d of %d blobs of %s/%s are left out, such as %s: their names do not end in .avro or .avro.gz. %s",
+            len(listed) - len(found),
+            len(listed),
+            log.container.url,
+            log.stream,
+            others,
+            _READ_ALL,
+        )
+    return found
+
+
 def _from_listing(log: CommitLog, listed: list[StreamBlob], between: Between, *, ignore_corrupt: bool) -> Snapshot:
     if not listed:
         message = describe(
             "read",
             f"{log.container.url}/{log.stream}",
             "there is no commit log, and no blob with bytes in it whose name ends in .avro or .avro.gz",
-            "Check container and stream; `az storage blob list --prefix` shows what is there. If only DataFrames "
-            "without rows were written so far, write one with rows: a first write of none leaves nothing to read.",
+            f"Check container and stream; `az storage blob list --prefix` shows what is there. {_READ_ALL} If only "
+            "DataFrames without rows were written so far, write one with rows: a first write of none leaves nothing to "
+            "read.",
         )
         raise NotFoundError(message)
     blobs = [blob for blob in listed if blob.may_hold(between)]

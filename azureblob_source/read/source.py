@@ -22,7 +22,7 @@ from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
 from azureblob_source.read.following import new_blobs
 from azureblob_source.read.options import SourceOptions, source_options
-from azureblob_source.read.snapshot import Snapshot, kept_history, take_snapshot, writer_schemas
+from azureblob_source.read.snapshot import ListingRules, Snapshot, kept_history, take_snapshot, writer_schemas
 from azureblob_source.read.splits import Split, pack_splits, split_blobs
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class ReadPlan:
             options.version,
             between=options.between,
             publish_timeout=options.publish_timeout,
-            ignore_corrupt=options.ignore_corrupt,
+            listing=ListingRules(options.ignore_corrupt, options.any_extension),
         )
 
     @cached_property

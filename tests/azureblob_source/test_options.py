@@ -333,6 +333,7 @@ def test_the_defaults_of_a_read() -> None:
         ({"startTime": "1970-01-01T00:00:01"}, {"between": (1_000_000, None)}),
         ({"startTime": "1970-01-02", "endTime": "1970-01-02T01:00:00.5+01:00"},
          {"between": (86_400_000_000, 86_400_500_000)}),
+        ({"ignoreExtension": "true"}, {"any_extension": True}),
         ({"ignoreCorruptBlobs": "true", "maxPartitionBytes": "1m"}, {"ignore_corrupt": True, "split_bytes": 1 << 20}),
         ({"startingVersion": "LATEST"}, {"starting_version": "latest"}),
         ({"startingVersion": "7"}, {"starting_version": 7}),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from azure_account.account import BlobProperties
 from azureblob_source.log.entry import BlobEntry, LogEntry
 from azureblob_source.log.naming import blob_name, partition_level
-from azureblob_source.read.blobs import StreamBlob, listed_blobs, microseconds, name_time, stream_blob
+from azureblob_source.read.blobs import StreamBlob, is_avro, listed_blobs, microseconds, name_time, stream_blob
 
 NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
 SECOND = 1_000_000
@@ -140,10 +140,12 @@ def test_levels_between_stream_and_time_are_the_partition() -> None:
     assert (None, AT_NOON) == (deep.partition, deep.earliest)
 
 
-def test_hidden_levels_and_other_files_are_left_out() -> None:
-    assert ["_s/.x/a.avro", "_s/.x/b/c.avro.gz"] == names_of(
+def test_hidden_levels_are_left_out_and_other_files_are_known_by_their_names() -> None:
+    found = names_of(
         "_s/.x", "_s/.x/_a/b.avro", "_s/.x/.b.avro", "_s/.x/a.avro", "_s/.x/b/c.avro.gz", "_s/.x/d.txt", "_s/.x/e.gz"
     )
+    assert ["_s/.x/a.avro", "_s/.x/b/c.avro.gz", "_s/.x/d.txt", "_s/.x/e.gz"] == found
+    assert found[:2] == [name for name in found if is_avro(name)]
     assert [] == listed_blobs("s", listed("s/a.avro", size=0))
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from arrow_avro import CODECS, arrow_schema, parse
 from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError, CorruptError
+from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.read.snapshot import take_snapshot
+from azureblob_source.read.snapshot import ListingRules, take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from tests.scripted_clock import ActingClock
@@ -139,6 +139,36 @@ def test_avros_interoperability_record_is_read_except_for_its_recursive_field(co
     expected["unionField"] = {"member0": None, "member1": 12.0, "member2": None}
     expected["mapField"] = [("a", {"label": "a"}), ("bee", {"label": "cee"})]
     assert [expected] * 3 == batch.to_pylist()
+
+
+# --- names of other writers -------------------------------------------------------------------------------------------
+
+MAPREDUCE = ("s/000000_0", "s/part-m-00000", "s/b.AVRO")
+
+
+def test_blobs_without_the_extension_are_left_out_with_a_warning_or_read(caplog: pytest.LogCaptureFixture) -> None:
+    one = (AVRO / "person-10.avro").read_bytes()
+    blobs = {"s/a.avro": one, "s/_SUCCESS": one, **dict.fromkeys(MAPREDUCE, one)}
+    assert 10 == len(read(blobs, "s"))
+    (warning,) = caplog.messages
+    assert warning.startswith(
+        "3 of 4 blobs of memory://memory/container/s are left out, such as s/000000_0: their names"
+    )
+    assert warning.endswith("Option ignoreExtension=true reads blobs whatever their names end in.")
+    account = account_with(blobs)
+    caplog.clear()
+    for size in (100, 1 << 20):
+        assert 40 == len(rows(account, snapshot(account, "s", listing=ListingRules(any_extension=True)), size))
+    assert [] == caplog.messages
+    gzipped = account_with({"s/part-m-00000": gzip.compress(one)})
+    assert 10 == len(rows(gzipped, snapshot(gzipped, "s", listing=ListingRules(any_extension=True)), 20))
+
+
+def test_a_folder_of_other_names_is_not_found_and_the_advice_works() -> None:
+    account = account_with({"s/000000_0": (AVRO / "person-10.avro").read_bytes()})
+    with pytest.raises(NotFoundError, match="Option ignoreExtension=true reads blobs whatever their names end in"):
+        snapshot(account, "s")
+    assert 10 == len(rows(account, snapshot(account, "s", listing=ListingRules(any_extension=True))))
 
 
 # --- Event Hubs Capture -----------------------------------------------------------------------------------------------

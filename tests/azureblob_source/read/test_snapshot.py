@@ -20,7 +20,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read.blob_bytes import FIRST_REQUEST
-from azureblob_source.read.snapshot import take_snapshot
+from azureblob_source.read.snapshot import ListingRules, take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_blobs
@@ -358,7 +358,7 @@ def test_damaged_headers_are_an_error_or_skipped_and_counted(caplog: pytest.LogC
     account.container("container").put(names[1], stopped)
     with pytest.raises(CorruptError, match=rf"{names[1]} at byte {len(stopped) - 15} failed: it stops within the sync"):
         snapshot(account)
-    found = between(account, None, None, ignore_corrupt=True)
+    found = between(account, None, None, listing=ListingRules(ignore_corrupt=True))
     assert [names[0], names[2]] == [blob.name for blob in found.blobs]
     assert [True] == [names[1] in record.getMessage() for record in caplog.records]
 
@@ -369,7 +369,9 @@ def test_a_header_whose_schema_is_no_schema_is_damage_too() -> None:
     account.container("container").put(names[0], header('{"type":"recor', "null", bytes(range(16))))
     with pytest.raises(CorruptError, match=rf"blob {names[0]} failed: the schema in its header"):
         snapshot(account)
-    assert names[1:] == [blob.name for blob in between(account, None, None, ignore_corrupt=True).blobs]
+    assert names[1:] == [
+        blob.name for blob in between(account, None, None, listing=ListingRules(ignore_corrupt=True)).blobs
+    ]
 
 
 def test_a_header_that_breaks_the_specification_is_no_damage() -> None:
@@ -386,7 +388,7 @@ def test_if_every_header_is_damaged_nothing_can_be_read() -> None:
     account = new_account()
     account.container("container").put("flights/a.avro", b"x" * 100)
     with pytest.raises(NotFoundError, match=r"no blob has a whole header"):
-        between(account, None, None, ignore_corrupt=True)
+        between(account, None, None, listing=ListingRules(ignore_corrupt=True))
 
 
 def test_only_the_beginning_of_a_large_gzip_is_fetched() -> None:
