@@ -28,6 +28,7 @@ _CODEC = "avro.codec"
 _MAX_VARINT = 10
 _MAX_METADATA = 64 << 20  # bytes of a whole header
 _MAX_ENTRIES = 100_000
+_PAGE = 512  # bytes of which page blobs have a multiple
 
 
 class Source(Protocol):
@@ -169,6 +170,8 @@ def blocks(
     blob: its name, for errors.
     most: bytes that a block may have.
 
+    Zeros up to a multiple of 512 bytes, which page blobs have, may follow the last block.
+
     `CorruptError`, which names blob and byte, where the framing is damaged or the data ends within a block;
     `ConfigurationError` for a block that is larger than `most`.
     """
@@ -176,6 +179,8 @@ def blocks(
     cursor = _Cursor(source, blob, header.size if start is None else start)
     while (end is None or cursor.at - SYNC_SIZE < end) and not cursor.done:
         offset = cursor.at
+        if _is_padding(cursor, header.sync):
+            return
         source.forget(offset - SYNC_SIZE)
         rows = cursor.long("the row count of a block")
         if rows < 0:
@@ -185,6 +190,14 @@ def blocks(
         if cursor.take(SYNC_SIZE, "the sync marker of a block") != header.sync:
             cursor.fail(_no_marker(offset), at=marker)
         yield AvroBlock(offset, rows, body, cursor.at)
+
+
+def _is_padding(cursor: _Cursor, sync: bytes) -> bool:
+    """Whether only the zeros of a page blob follow. More of them may be rows that were lost, as after a crash."""
+    left = cursor.left(_PAGE)
+    if left == _PAGE or (cursor.at + left) % _PAGE:
+        return False
+    return any(sync) and not any(cursor.source.read(cursor.at, cursor.at + left))
 
 
 def _body(cursor: _Cursor, sync: bytes, offset: int, most: int) -> memoryview:
@@ -199,6 +212,10 @@ def _body(cursor: _Cursor, sync: bytes, offset: int, most: int) -> memoryview:
     if size < 0:
         cursor.fail(f"{what} claims {size} bytes", at=start)
     marker = cursor.at + size
+    if not size and _is_zero(cursor, sync):
+        cursor.fail(
+            "zeros follow the last block: more than the padding of a page blob, or rows that were lost", at=offset
+        )
     if size > most or not cursor.source.is_near(marker + SYNC_SIZE):
         found = cursor.source.peek(marker, marker + SYNC_SIZE)
         if found is not None and len(found) < SYNC_SIZE:
@@ -211,6 +228,11 @@ def _body(cursor: _Cursor, sync: bytes, offset: int, most: int) -> memoryview:
         target = f"blob {cursor.blob}, block from byte {offset},"
         raise ConfigurationError(describe("read", target, str(error), error.step))
     return cursor.take(size, what)
+
+
+def _is_zero(cursor: _Cursor, sync: bytes) -> bool:
+    """Whether zeros stand where the sync marker should."""
+    return any(sync) and not any(cursor.source.read(cursor.at, cursor.at + cursor.left(SYNC_SIZE)))
 
 
 def _no_marker(offset: int) -> str:
