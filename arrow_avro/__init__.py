@@ -40,7 +40,17 @@ if TYPE_CHECKING:
     )
     from arrow_avro.files.gzipped import GunzippedSource, is_gzip
     from arrow_avro.files.splitting import is_splittable, split_blocks
-    from arrow_avro.limits import BATCH_BYTES, BLOCK_BYTES, DEFAULT_LIMITS, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
+    from arrow_avro.limits import (
+        BATCH_BYTES,
+        BLOCK_BYTES,
+        DEFAULT_LIMITS,
+        INVALID_UTF8,
+        MAX_BATCH_BYTES,
+        MAX_BLOCK_BYTES,
+        MAX_DEPTH,
+        RECURSIVE_FIELD_MAX_DEPTH,
+        ReadLimits,
+    )
     from arrow_avro.nested_arrays import batch_of, retyped, same_rows, well_formed
     from arrow_avro.schema import AvroSchema, arrow_schema, check_writable, header_schema, infer, parse
     from arrow_avro.spark_types import arrow_of, spark_of
@@ -51,8 +61,11 @@ __all__ = [
     "CODECS",
     "DEFAULT_LIMITS",
     "I64",
+    "INVALID_UTF8",
     "MAX_BATCH_BYTES",
     "MAX_BLOCK_BYTES",
+    "MAX_DEPTH",
+    "RECURSIVE_FIELD_MAX_DEPTH",
     "SYNC_SIZE",
     "AvroBlock",
     "AvroSchema",
@@ -120,7 +133,17 @@ _NAMES = {
     ),
     "files.gzipped": ("GunzippedSource", "is_gzip"),
     "files.splitting": ("is_splittable", "split_blocks"),
-    "limits": ("BATCH_BYTES", "BLOCK_BYTES", "DEFAULT_LIMITS", "MAX_BATCH_BYTES", "MAX_BLOCK_BYTES", "ReadLimits"),
+    "limits": (
+        "BATCH_BYTES",
+        "BLOCK_BYTES",
+        "DEFAULT_LIMITS",
+        "INVALID_UTF8",
+        "MAX_BATCH_BYTES",
+        "MAX_BLOCK_BYTES",
+        "MAX_DEPTH",
+        "RECURSIVE_FIELD_MAX_DEPTH",
+        "ReadLimits",
+    ),
     "nested_arrays": ("batch_of", "retyped", "same_rows", "well_formed"),
     "schema": ("AvroSchema", "arrow_schema", "check_writable", "header_schema", "infer", "parse"),
     "spark_types": ("arrow_of", "spark_of"),

@@ -17,6 +17,11 @@ BATCH_ROWS = 32_768
 MAX_LEVELS = 50
 """Levels of nested records, arrays and maps in a schema. Spark's JVM overflows its stack at 300."""
 
+MAX_DEPTH = 15
+"""Levels of a record that contains itself, as in Spark."""
+
+RECURSIVE_FIELD_MAX_DEPTH = "recursiveFieldMaxDepth"
+INVALID_UTF8 = "invalidUtf8"
 MAX_BLOCK_BYTES = "maxBlockBytes"
 MAX_BATCH_BYTES = "maxBatchBytes"
 
@@ -28,11 +33,13 @@ class ReadLimits:
     block_bytes: of a block, before and after decompression.
     batch_bytes: of a batch in memory.
     batch_rows: rows of a batch.
+    replace_invalid_utf8: read each part of a string that is not UTF-8 as U+FFFD, as Java does, and raise no error.
     """
 
     block_bytes: int = BLOCK_BYTES
     batch_bytes: int = BATCH_BYTES
     batch_rows: int = BATCH_ROWS
+    replace_invalid_utf8: bool = False
 
 
 DEFAULT_LIMITS = ReadLimits()

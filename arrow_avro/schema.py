@@ -158,7 +158,7 @@ def arrow_schema(avro: AvroSchema) -> pa.Schema:
     try:
         return pa.schema([arrow_field(member) for member in avro.row.fields])
     except _MALFORMED as cause:
-        step = "Give option avroSchema without that field, or leave the blob out."
+        step = "Leave that column out: name the others in option columns, or give option avroSchema without it."
         raise ConfigurationError(f"the Avro schema cannot be read as columns: {cause}. {step}") from cause
 
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arrow_avro import BATCH_BYTES, BLOCK_BYTES, CODECS, MAX_BATCH_BYTES, MAX_BLOCK_BYTES
+from arrow_avro import (
+    BATCH_BYTES,
+    BLOCK_BYTES,
+    CODECS,
+    INVALID_UTF8,
+    MAX_BATCH_BYTES,
+    MAX_BLOCK_BYTES,
+    MAX_DEPTH,
+    RECURSIVE_FIELD_MAX_DEPTH,
+)
 from azure_account.account import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
 from azure_account.names import TIERS
 from azure_account.options.account_options import ACCOUNT_OPTIONS
@@ -42,6 +51,8 @@ LATEST = "latest"
 STATIC, DYNAMIC = "static", "dynamic"
 FAIL = "fail"
 IGNORE = "ignore"
+ERROR = "error"
+REPLACE = "replace"
 
 
 def _names_of(known: Mapping[str, str]) -> Parser[tuple[str, ...]]:
@@ -244,6 +255,21 @@ SOURCE = OptionTable(
             group="Reading",
         ),
         Option("maxPartitionBytes", byte_size(), 32 << 20, "Stored bytes of a Spark partition at most.", "Reading"),
+        Option(
+            INVALID_UTF8,
+            one_of(ERROR, REPLACE),
+            ERROR,
+            "A string that is not UTF-8 is an error, or its invalid bytes are read as U+FFFD, as Java reads them.",
+            "Reading",
+        ),
+        Option(
+            RECURSIVE_FIELD_MAX_DEPTH,
+            integer(-1, MAX_DEPTH),
+            -1,
+            "Levels of a record that contains itself: 1 leaves out what is within itself. Below 1 such a column is an "
+            "error.",
+            "Reading",
+        ),
         Option(
             MAX_BLOCK_BYTES,
             byte_size(),

@@ -14,7 +14,7 @@ no value is null). The row's score had no number; the 0 in its place does not co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -185,7 +185,7 @@ class _Builder:
             case layout.Text() | layout.EndedText() | layout.Fixed():
                 offsets, data = self._texts(node, count)
                 if pa.types.is_string(plan.arrow):
-                    _check_text(plan.kind, offsets, data)
+                    offsets, data = _valid_text(plan, offsets, data)
                 return filled(plan.arrow, count, offsets, data)
         raise TypeError(f"{node} cannot be read by {plan}")
 
@@ -196,6 +196,8 @@ class _Builder:
             numbers = (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
         if plan.unit:
             return _times(plan, _microseconds(plan, numbers.astype(np.int64, copy=False)))
+        if plan.rules.calendar is not None and pa.types.is_date32(plan.arrow):
+            numbers = plan.rules.calendar.days(numbers)
         stored = numbers.astype(np.int32 if plan.kind == "int" else np.int64, copy=False)
         given = filled(PRIMITIVE_TYPES[plan.kind], count, stored)
         try:
@@ -223,9 +225,7 @@ class _Builder:
         else:
             lengths = self._scan.numbers(node.lengths, count)
         if len(data) > INT32_MAX:
-            raise UnrepresentableValueError(
-                f"a batch of it has {len(data)} bytes, which is more than Arrow can hold", ""
-            )
+            raise _too_long(len(data))
         offsets = offsets_of(lengths)
         self._scan.values(node.data, int(offsets[-1]))
         return offsets, data
@@ -247,7 +247,7 @@ class _Builder:
             keys, items = self.fields(plan.entry, node.item, total)
         else:
             entry = node.item.fields if isinstance(node.item, layout.Fields) else {}
-            keys = self.build(plans.Leaf(pa.string(), "string"), entry["key"], total)
+            keys = self.build(plan.key, entry["key"], total)
             items = self.build(plan.value, entry["value"], total)
         kept = entries_to_keep(counts, keys)
         if kept is not None:
@@ -314,7 +314,15 @@ def _cast(array: pa.Array, arrow: pa.DataType) -> pa.Array:
 
 
 def _microseconds(plan: plans.Leaf, numbers: I64) -> I64:
-    """Counts of time in microseconds. Nanoseconds are rounded down, also before 1970."""
+    """Counts of time in microseconds, of instants by the Gregorian calendar."""
+    micros = _in_microseconds(plan, numbers)
+    calendar = plan.rules.calendar
+    is_instant = pa.types.is_timestamp(plan.arrow) and plan.arrow.tz is not None
+    return micros if calendar is None or not is_instant else calendar.microseconds(micros)
+
+
+def _in_microseconds(plan: plans.Leaf, numbers: I64) -> I64:
+    """Nanoseconds are rounded down, also before 1970."""
     if plan.unit == "ns":
         return numbers // 1000
     if plan.unit == "ms":
@@ -336,6 +344,25 @@ def _decimals(plan: plans.Decimal, node: Node, offsets: I32, data: Bytes) -> pa.
         return decimals(plan.arrow, offsets, data)
     except pa.ArrowInvalid as cause:
         raise UnrepresentableValueError(str(cause), "fixed" if isinstance(node, layout.Fixed) else "bytes") from cause
+
+
+def _valid_text(plan: plans.Leaf, offsets: I32, data: Bytes) -> tuple[I32, Bytes]:
+    """The texts if they are UTF-8, else an error, or what each is without its invalid bytes."""
+    try:
+        _check_text(plan.kind, offsets, data)
+    except (DamagedValueError, UnrepresentableValueError):
+        if not plan.rules.replace_invalid_utf8:
+            raise
+        values = [data[begin:end].tobytes().decode(errors="replace").encode() for begin, end in pairwise(offsets)]
+        lengths = np.array([len(value) for value in values], np.int64)
+        if lengths.sum() > INT32_MAX:
+            raise _too_long(int(lengths.sum())) from None
+        return offsets_of(lengths), np.frombuffer(b"".join(values), np.uint8)
+    return offsets, data
+
+
+def _too_long(size: int) -> UnrepresentableValueError:
+    return UnrepresentableValueError(f"a batch of it has {size} bytes, which is more than Arrow can hold", "")
 
 
 def _check_text(kind: str, offsets: I32, data: Bytes) -> None:

@@ -21,14 +21,23 @@ import pyarrow as pa
 
 from arrow_avro.decoding.batches import BatchAssembler, Body, UnreadableBlockError, run_budget
 from arrow_avro.decoding.error_position import error_position
-from arrow_avro.decoding.plan import DamagedValueError, Record, UnrepresentableValueError, UnresolvedError
-from arrow_avro.decoding.resolve import resolve
+from arrow_avro.decoding.legacy_calendar import LegacyCalendar
+from arrow_avro.decoding.plan import DamagedValueError, Record, UnrepresentableValueError, UnresolvedError, ValueRules
+from arrow_avro.decoding.resolve import followed, resolve
 from arrow_avro.decoding.scanners import Scanner, scanner_class
 from arrow_avro.decoding.superset import superset
 from arrow_avro.files import block_codecs
 from arrow_avro.files.container_file import InMemorySource, blocks, read_header
 from arrow_avro.files.gzipped import GunzippedSource, is_gzip
-from arrow_avro.limits import DEFAULT_LIMITS, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, BeyondLimitError, ReadLimits
+from arrow_avro.limits import (
+    DEFAULT_LIMITS,
+    INVALID_UTF8,
+    MAX_BATCH_BYTES,
+    MAX_BLOCK_BYTES,
+    RECURSIVE_FIELD_MAX_DEPTH,
+    BeyondLimitError,
+    ReadLimits,
+)
 from arrow_avro.schema import AvroSchema, arrow_schema, header_schema
 from arrow_avro.types import has_no_bytes
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, describe
@@ -43,7 +52,13 @@ __all__ = ["decode_blob", "decode_blocks", "superset"]
 
 _MAX_EMPTY_ROWS = 1 << 24  # of a block whose rows have no bytes
 _RESTART = "Start the query again: it then reads by the schemas that the stream has now."
+_DEEPER = f"Raise option {RECURSIVE_FIELD_MAX_DEPTH}, or leave the column out with option columns."
 _REPORT = "Report this with the header of the blob; leave the blob out until then."
+_NOT_UTF8 = (
+    f"Set option {INVALID_UTF8} to replace, to read it as Java does; or give option avroSchema with plain bytes for "
+    "that column, or leave it out with option columns. If the blob is damaged, restore it, or skip what follows with "
+    "option ignoreCorruptBlobs."
+)
 _SKIP = "Restore the blob, or skip it with option ignoreCorruptBlobs."
 
 
@@ -91,7 +106,8 @@ def decode_blocks(
     """
     given = reader is not None and reader.given
     with _named_errors(blob, "its schema", given=given):
-        decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), blob)
+        rules = ValueRules(limits.replace_invalid_utf8, LegacyCalendar.of(header.metadata))
+        decoder = _decoder(header.schema_json, reader, None if columns is None else tuple(columns), rules, blob)
         budget = run_budget(decoder.avro, decoder.plan, limits.batch_rows, limits.batch_bytes)
     with decoder.scanner() as scanner:
         batches = BatchAssembler(scanner, decoder.plan, decoder.arrow, budget)
@@ -131,11 +147,13 @@ class _Decoder:
             self.idle.append(scanner)
 
 
-def _decoder(writer_json: str, reader: AvroSchema | None, columns: tuple[str, ...] | None, blob: str) -> _Decoder:
+def _decoder(
+    writer_json: str, reader: AvroSchema | None, columns: tuple[str, ...] | None, rules: ValueRules, blob: str
+) -> _Decoder:
     writer = header_schema(writer_json, blob=blob)
-    reader = reader or writer
     try:
-        return _resolved(writer, reader, reader.given, columns, scanner_class())  # type: ignore[arg-type] # a class is hashable
+        reader = reader or superset([writer], columns)
+        return _resolved(writer, reader, reader.given, columns, rules, scanner_class())  # type: ignore[arg-type] # a class is hashable
     except ConfigurationError as cause:
         raise ConfigurationError(f"read blob {blob} failed: {cause}") from cause
 
@@ -146,10 +164,11 @@ def _resolved(
     reader: AvroSchema,
     given: bool,
     columns: tuple[str, ...] | None,
+    rules: ValueRules,
     scan_with: type[Scanner],
 ) -> _Decoder:
     arrow = arrow_schema(reader)
-    plan = resolve(writer.row, reader.row)
+    plan = resolve(writer.row, reader.row, rules)
     if not isinstance(plan, Record):
         raise TypeError(f"a record was resolved to {plan}")
     if columns is not None:
@@ -160,7 +179,7 @@ def _resolved(
             raise ConfigurationError(f"there is no column {', '.join(missing)} among {known}. Correct option columns.")
         arrow = pa.schema([arrow.field(place) for place in places])
         plan = replace(plan, arrow=pa.struct(list(arrow)), fields=tuple(plan.fields[place] for place in places))
-    return _Decoder(writer.row, plan, arrow, given, scan_with)
+    return _Decoder(followed(writer.row, plan), plan, arrow, given, scan_with)
 
 
 def _body(header: FileHeader, block: AvroBlock, decoder: _Decoder, blob: str, most: int) -> Body:
@@ -198,7 +217,7 @@ def _unreadable(decoder: _Decoder, unreadable: UnreadableBlockError, blob: str) 
     with _named_errors(blob, f"the block from byte {body.offset}"):
         place = error_position(decoder.avro, decoder.plan, unreadable.failed, body.rows_before)
     if isinstance(reason, DamagedValueError):  # which names its column, and those within it
-        place = place.partition("column")[0]
+        return CorruptError(_corrupt(blob, body.offset, f"{place.partition('column')[0]}{reason}", _NOT_UTF8))
     return CorruptError(_corrupt(blob, body.offset, f"{place}{reason}"))
 
 
@@ -232,12 +251,12 @@ def _named_errors(blob: str, what: str, *, given: bool = False) -> Iterator[None
         raise ConfigurationError(describe("read", f"blob {blob}", kind, _REPORT)) from cause
 
 
-def _corrupt(blob: str, offset: int, cause: str) -> str:
-    return describe("read", f"blob {blob}", f"in the block from byte {offset}, {cause}", _SKIP)
+def _corrupt(blob: str, offset: int, cause: str, step: str = _SKIP) -> str:
+    return describe("read", f"blob {blob}", f"in the block from byte {offset}, {cause}", step)
 
 
 def _unresolved(blob: str, cause: UnresolvedError, *, given: bool) -> str:
-    step = "Change option avroSchema, or leave it out." if given else _RESTART
+    step = "Change option avroSchema, or leave it out." if given else _DEEPER if cause.recursive else _RESTART
     return describe("read", f"blob {blob}", str(cause), step)
 
 

@@ -26,18 +26,23 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from arrow_avro.decoding.legacy_calendar import LegacyCalendar
     from arrow_avro.types import AvroType
 
 Path: TypeAlias = "tuple[str, ...]"
 
 
 class UnresolvedError(TypeError):
-    """Values of the writer's type cannot be read as the reader's type. `path` names the column and what is in it."""
+    """Values of the writer's type cannot be read as the reader's type. `path` names the column and what is in it.
 
-    def __init__(self, path: Path, reason: str) -> None:
+    recursive: what was written contains itself, and may be one level too much.
+    """
+
+    def __init__(self, path: Path, reason: str, *, recursive: bool = False) -> None:
         super().__init__(f"column {'.'.join(path) or '*'!r}: {reason}")
         self.path = path
         self.reason = reason
+        self.recursive = recursive
 
 
 class UnrepresentableValueError(Exception):
@@ -71,12 +76,24 @@ class DamagedValueError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class ValueRules:
+    """How the values of one file are read: what is done for a string that is not UTF-8, and by which calendar it is."""
+
+    replace_invalid_utf8: bool = False
+    calendar: LegacyCalendar | None = None
+
+
+PLAIN_RULES = ValueRules()
+
+
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """A value without parts, written as a `kind`. `unit` is ms, us or ns if it is a time, else empty."""
 
     arrow: pa.DataType
     kind: str
     unit: str = ""
+    rules: ValueRules = PLAIN_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +125,7 @@ class Map:
     """An Avro map."""
 
     arrow: pa.DataType
+    key: Leaf
     value: Plan
 
 
@@ -240,7 +258,10 @@ def of_items(wanted: tuple[Plan, ...]) -> tuple[Plan, ...]:
 
 
 def unresolved(plan: Plan) -> UnresolvedError | None:
-    """The error for the first values that the reader's type cannot hold, None if it can hold all."""
+    """The error for the first values that the reader's type cannot hold, None if it can hold all.
+
+    Records that contain themselves do not count: rows may have fewer levels of them than their schema.
+    """
     if isinstance(plan, Unresolved):
-        return plan.error
+        return None if plan.error.recursive else plan.error
     return next((error for each in inner_plans(plan) if (error := unresolved(each)) is not None), None)

@@ -12,7 +12,7 @@ has such a value.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,8 +20,9 @@ import pyarrow as pa
 from arrow_avro.decoding import plan as plans
 from arrow_avro.decoding.arrays import single
 from arrow_avro.decoding.buffers import texts
-from arrow_avro.decoding.plan import Plan, UnrepresentableValueError, UnresolvedError
+from arrow_avro.decoding.plan import PLAIN_RULES, Plan, UnrepresentableValueError, UnresolvedError, ValueRules
 from arrow_avro.defaults import default_datum, is_valid_default
+from arrow_avro.recursion import contains_itself, records_by_name
 from arrow_avro.types import AvroField, AvroType, arrow_type, may_be_null, time_kind, value_branches
 from azure_account.errors import CorruptError
 
@@ -40,12 +41,38 @@ _PROMOTIONS = {
 }
 
 
-def resolve(writer: AvroType, reader: AvroType) -> Plan:
+def resolve(writer: AvroType, reader: AvroType, rules: ValueRules = PLAIN_RULES) -> Plan:
     """The plan by which values written as `writer` are read as `reader`, in which no record contains itself.
 
-    Types that do not resolve become `Unresolved`, whose error names the place.
+    rules: of the file. Types that do not resolve become `Unresolved`, whose error names the place.
     """
-    return _Resolution().plan(writer, reader, ())
+    return _Resolution(writer, rules).plan(writer, reader, ())
+
+
+def followed(avro: AvroType, plan: Plan) -> AvroType:
+    """The writer's type with its references written out where the plan wants values of them."""
+    return _followed(avro, (plan,), records_by_name(avro)) if contains_itself(avro) else avro
+
+
+def _followed(avro: AvroType, wanted: tuple[Plan, ...], records: Mapping[str, AvroType]) -> AvroType:
+    wanted = plans.of_values(wanted)
+    if not wanted:
+        return avro
+    match avro.kind:
+        case "reference":
+            return _followed(records[avro.name], wanted, records)
+        case "record":
+            inner = (_followed(each, some, records) for _, each, some in plans.of_fields(avro, wanted))
+            fields = (replace(member, type=each) for member, each in zip(avro.fields, inner, strict=True))
+            return replace(avro, fields=tuple(fields))
+        case "union":
+            several = len(value_branches(avro)) > 1
+            some = (plans.of_branch(tag, wanted) if several else wanted for tag in range(len(avro.branches)))
+            pairs = zip(avro.branches, some, strict=True)
+            return replace(avro, branches=tuple(_followed(branch, each, records) for branch, each in pairs))
+        case "array" | "map":
+            return replace(avro, items=_followed(avro.element, plans.of_items(wanted), records))
+    return avro
 
 
 def default_value(member: AvroField, reader: AvroType) -> pa.Array | None:
@@ -78,7 +105,8 @@ class _BranchIndex:
         for place, branch in enumerate(branches):
             for name in (branch.name, *branch.aliases):
                 full[branch.kind, name].append(place)
-            short[branch.kind, _short(branch.name)].append(place)
+            for name in (branch.name, *branch.aliases):
+                short[branch.kind, _short(name)].append(place)
             kinds[branch.kind].append(place)
         return cls(full, short, kinds)
 
@@ -112,8 +140,10 @@ class _ReaderType:
 class _Resolution:
     """The resolution of one pair of types."""
 
-    def __init__(self) -> None:
+    def __init__(self, writer: AvroType, rules: ValueRules = PLAIN_RULES) -> None:
+        self._rules = rules
         self._readers: dict[int, _ReaderType] = {}
+        self._records = records_by_name(writer)
 
     def plan(self, writer: AvroType, reader: AvroType, path: Path) -> Plan:
         """The plan for any value of `writer`."""
@@ -130,14 +160,14 @@ class _Resolution:
         return self._readers[id(avro)]
 
     def _matched(self, writer: AvroType, reader: AvroType, read: _ReaderType, path: Path) -> Plan:
-        written = value_branches(writer)
+        written = tuple(self._records[one.name] if one.kind == "reference" else one for one in value_branches(writer))
         if not written and (read.nullable or (writer.kind == "union" and not writer.branches)):
             return plans.Leaf(read.arrow, "null")
         if len(written) > 1:
             branches = ((f"b{place}", branch) for place, branch in enumerate(writer.branches) if branch.kind != "null")
             return plans.Branches(read.arrow, {key: self.plan(branch, reader, path) for key, branch in branches})
         if not written or not read.values:
-            return _unresolved(writer, reader, read.arrow, path)
+            return self._unresolved(writer, reader, read.arrow, path)
         if read.branches is not None:
             return self._member(written[0], reader, read, read.branches, path)
         return self._single(written[0], read.values[0], path)
@@ -153,7 +183,7 @@ class _Resolution:
                 return plans.UnionMember(read.arrow, place, plan)
             if found is None and not isinstance(plan, plans.Unresolved):
                 found = plans.UnionMember(read.arrow, place, plan)
-        return found or _unresolved(writer, reader, read.arrow, path, "any branch of ")
+        return found or self._unresolved(writer, reader, read.arrow, path, "any branch of ")
 
     def _single(self, writer: AvroType, reader: AvroType, path: Path) -> Plan:
         """The plan for two types that are neither null nor unions."""
@@ -164,19 +194,30 @@ class _Resolution:
             case "array", "array" if reader.logical == "map":
                 entry = self.plan(writer.element, reader.element, path)
                 if not isinstance(entry, plans.Record):
-                    return _unresolved(writer, reader, arrow, path)
+                    return self._unresolved(writer, reader, arrow, path)
                 return plans.MapFromArray(arrow, entry)
             case "array", "array":
                 return plans.List(arrow, self.plan(writer.element, reader.element, (*path, "element")))
             case "map", "map":
-                return plans.Map(arrow, self.plan(writer.element, reader.element, (*path, "value")))
+                key = plans.Leaf(pa.string(), "string", rules=self._rules)
+                return plans.Map(arrow, key, self.plan(writer.element, reader.element, (*path, "value")))
             case "enum", "enum":
                 known = frozenset(reader.symbols)
                 symbols = [symbol if symbol in known else reader.default for symbol in writer.symbols]
                 return plans.Symbols(arrow, texts(arrow, symbols), path)
             case "enum", "string":
                 return plans.Symbols(arrow, texts(arrow, writer.symbols), path)
-        return _leaf(writer, reader, arrow) or _unresolved(writer, reader, arrow, path)
+        match _leaf(writer, reader, arrow):
+            case plans.Leaf() as leaf:
+                return replace(leaf, rules=self._rules)
+            case found:
+                return found or self._unresolved(writer, reader, arrow, path)
+
+    def _unresolved(
+        self, writer: AvroType, reader: AvroType, arrow: pa.DataType, path: Path, any_of: str = ""
+    ) -> plans.Unresolved:
+        reason = f"what was written as {writer} cannot be read as {any_of}{reader}"
+        return plans.Unresolved(arrow, UnresolvedError(path, reason, recursive=contains_itself(writer)))
 
     def _record(self, writer: AvroType, reader: AvroType, path: Path) -> plans.Record:
         places = {member.name: place for place, member in enumerate(writer.fields)}
@@ -200,13 +241,6 @@ class _Resolution:
             return plans.DefaultField(plan.arrow, value)
         reason = f"its default {member.default!r} is no {member.type}"
         return plans.Unresolved(plan.arrow, UnresolvedError(path, reason))
-
-
-def _unresolved(
-    writer: AvroType, reader: AvroType, arrow: pa.DataType, path: Path, any_of: str = ""
-) -> plans.Unresolved:
-    reason = f"what was written as {writer} cannot be read as {any_of}{reader}"
-    return plans.Unresolved(arrow, UnresolvedError(path, reason))
 
 
 def _may_fail(plan: Plan) -> bool:

@@ -8,6 +8,8 @@ from functools import reduce
 from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any
 
+from arrow_avro.limits import RECURSIVE_FIELD_MAX_DEPTH
+from arrow_avro.recursion import contains_itself, written_out
 from arrow_avro.schema import AvroSchema, read_schema
 from arrow_avro.schema_parser import UnsupportedSchemaError, unique
 from arrow_avro.types import (
@@ -69,30 +71,37 @@ class _OptionalField(AvroField):
     """A field that some of the schemas that were merged lack."""
 
 
-def superset(schemas: Sequence[AvroSchema], columns: Collection[str] | None = None) -> AvroSchema:
+def superset(schemas: Sequence[AvroSchema], columns: Collection[str] | None = None, depth: int = 0) -> AvroSchema:
     """The reader schema that every one of `schemas` resolves to.
 
     Fields are matched by name and stand in the order in which they first appear. One that some schema lacks has the
     default that the others declare; if these do not agree it becomes nullable, with default null. Numbers widen, times
     become microseconds, decimals of one scale take the greater precision, records merge.
 
-    columns: other columns of the rows are left out, unless there is one schema only.
+    columns: other columns of the rows are left out, unless one schema can be returned as it is.
+    depth: levels of records that contain themselves, see `recursion`.
 
     Raises ConfigurationError, naming two schemas, the column and its types, where two have no common type, and for a
-    record that contains itself.
+    record that contains itself if `depth` is 0.
     """
     distinct = list({schema.json: schema for schema in schemas}.values())
     if not distinct:
         raise ConfigurationError("there is no writer schema to read by. Give option avroSchema.")
-    if len(distinct) == 1:
+    recursive = any(contains_itself(schema.type) for schema in distinct)
+    if len(distinct) == 1 and not recursive:
         return distinct[0]
     rows = {schema.fingerprint: _of_columns(schema.row, columns) for schema in distinct}
+    if recursive:
+        rows = {schema.fingerprint: written_out(rows[schema.fingerprint], schema, depth) for schema in distinct}
+    given = all(schema.given for schema in distinct)
     try:
-        return read_schema(json.dumps(_Renderer().render(_merge_all(rows.values()), ""), separators=(",", ":")))
+        merged = _Renderer(given=given).render(_merge_all(rows.values()), "")
+        return replace(read_schema(json.dumps(merged, separators=(",", ":"))), given=given)
     except _DifferError as cause:
         raise _conflict(rows, cause) from cause
     except UnsupportedSchemaError as cause:
-        step = "Give option avroSchema with fewer columns."
+        lower = f"Lower option {RECURSIVE_FIELD_MAX_DEPTH}, or name fewer columns in option columns."
+        step = lower if recursive else "Give option avroSchema with fewer columns."
         raise ConfigurationError(f"the common schema of the writers' {cause}. {step}") from cause
 
 
@@ -280,10 +289,15 @@ def _optional(field: AvroField, agreed: bool, path: Path) -> AvroField:
 
 
 class _Renderer:
-    """A type as JSON. A named type is written out wherever it occurs, each time with a name of its own."""
+    """A type as JSON. A named type is written out wherever it occurs, each time with a name of its own.
 
-    def __init__(self) -> None:
+    Its own one is an alias then, by which values are read as the right branch of a union. The aliases of a schema that
+    is `given`, and the defaults of its enums, are kept.
+    """
+
+    def __init__(self, *, given: bool) -> None:
         self._taken: dict[str, int] = {}
+        self._given = given
 
     def render(self, avro: AvroType, namespace: str) -> Any:
         match avro.kind:
@@ -296,8 +310,6 @@ class _Renderer:
                 return {"type": "map", "values": self.render(avro.element, namespace)}
             case "record":
                 return self._record(avro, namespace)
-            case "reference":
-                raise ConfigurationError(f"record {avro.name} contains itself, which no column type can express.")
         return self._leaf(avro, namespace)
 
     def _record(self, avro: AvroType, namespace: str) -> dict[str, Any]:
@@ -305,20 +317,29 @@ class _Renderer:
         inner = name.rpartition(".")[0]
         fields = [self._field(field, inner) for field in avro.fields]
         tag = {SPARK_TYPE: avro.hint} if avro.hint else {}
-        return {"type": "record", "name": name, "fields": fields, **tag}
+        return {"type": "record", "name": name, "fields": fields, **self._aliases(avro, name), **tag}
+
+    def _aliases(self, avro: AvroType, name: str) -> dict[str, Any]:
+        own = [avro.name] if name != avro.name else []
+        aliases = [*own, *(avro.aliases if self._given else ())]
+        return {"aliases": aliases} if aliases else {}
 
     def _field(self, field: AvroField, namespace: str) -> dict[str, Any]:
         found = {"name": field.name, "type": self.render(field.type, namespace)}
         if field.has_default:
             found["default"] = field.default
+        if self._given and field.aliases:
+            found["aliases"] = list(field.aliases)
         return found if field.column == field.name else {**found, SPARK_NAME: field.column}
 
     def _leaf(self, avro: AvroType, namespace: str) -> Any:
         found: dict[str, Any] = {"type": avro.kind}
         if avro.name:
             found["name"] = self._unique(avro.name, namespace)
+            found |= self._aliases(avro, found["name"])
         if avro.kind == "enum":
             found["symbols"] = list(avro.symbols)
+            found |= {"default": avro.default} if self._given and avro.default is not None else {}
         if avro.kind == "fixed":
             found["size"] = avro.size
         if avro.logical:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import arrow_avro
-from arrow_avro import MAX_BATCH_BYTES, MAX_BLOCK_BYTES, ReadLimits
+from arrow_avro import INVALID_UTF8, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, RECURSIVE_FIELD_MAX_DEPTH, ReadLimits
 from azure_account.errors import ConfigurationError
 from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.address import stream_address
-from azureblob_source.options import EARLIEST, OF_WRITES, SOURCE, TABLE
+from azureblob_source.options import EARLIEST, OF_WRITES, REPLACE, SOURCE, TABLE
 from azureblob_source.read.blobs import Between, microseconds
 from azureblob_source.spark_options import refuse_table
 
@@ -40,6 +40,7 @@ class SourceOptions:
     between: Between
     ignore_corrupt: bool
     any_extension: bool
+    recursion: int
     split_bytes: int
     limits: ReadLimits
     publish_timeout: float
@@ -76,8 +77,13 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         between=_time_range(given),
         ignore_corrupt=given["ignoreCorruptBlobs"],
         any_extension=given["ignoreExtension"],
+        recursion=max(given[RECURSIVE_FIELD_MAX_DEPTH], 0),
         split_bytes=given["maxPartitionBytes"],
-        limits=ReadLimits(given[MAX_BLOCK_BYTES], given[MAX_BATCH_BYTES]),
+        limits=ReadLimits(
+            given[MAX_BLOCK_BYTES],
+            given[MAX_BATCH_BYTES],
+            replace_invalid_utf8=given[INVALID_UTF8] == REPLACE,
+        ),
         publish_timeout=given["publishTimeoutMs"] / 1000,
         push_filters=given["pushFilters"],
         version=given["versionAsOf"],

@@ -36,6 +36,7 @@ class QuerySchema:
     """What a running query reads.
 
     reader: the Avro schema that rows are resolved to. columns: those of its columns that Spark reads, None for all.
+    depth: the levels of records that contain themselves.
     strict: a change of these columns is a misfit, and so is a new column if all are read; otherwise new columns are
     left out, and only rows that cannot be resolved are a misfit.
     """
@@ -43,13 +44,14 @@ class QuerySchema:
     reader: AvroSchema
     columns: tuple[str, ...] | None
     strict: bool
+    depth: int = 0
 
     def misfit(self, writer: AvroSchema) -> Misfit | None:
         """Why rows of `writer` cannot be read; None if they can."""
         if writer.json == self.reader.json:
             return None
         try:
-            merged = arrow_avro.superset([self.reader, writer])
+            merged = arrow_avro.superset([self.reader, writer], self.columns, self.depth)
         except ConfigurationError as cause:
             step = "Then start the query again from its checkpoint."
             return Misfit(str(cause), step) if self.strict else self._unresolved(writer)

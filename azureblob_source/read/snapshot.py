@@ -60,14 +60,17 @@ class Snapshot:
         """The schema that every blob's rows resolve to. Errors as of `reader_schema_of`."""
         return self.reader_schema_of(None)
 
-    def reader_schema_of(self, columns: Collection[str] | None) -> AvroSchema:
-        """The same in these columns, None for all. `ConfigurationError` names a blob that has no columns."""
+    def reader_schema_of(self, columns: Collection[str] | None, depth: int = 0) -> AvroSchema:
+        """The same in these columns, None for all, and with `depth` levels of records that contain themselves.
+
+        `ConfigurationError` names a blob that has no columns.
+        """
         for schema, name in zip(self.schemas, self.examples, strict=False):
             try:
-                arrow_schema(schema)
+                arrow_schema(superset([schema], columns, depth))
             except ConfigurationError as cause:  # noqa: PERF203 - names the blob
                 raise ConfigurationError(f"read blob {name} failed: {cause}") from cause
-        return superset(self.schemas, columns)
+        return superset(self.schemas, columns, depth)
 
 
 @dataclass(frozen=True)

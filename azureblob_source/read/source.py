@@ -99,10 +99,10 @@ class ReadPlan:
         """The schema that rows are resolved to: the superset of the writers', in the columns that are read."""
         options = self.options
         given = options.avro_schema or self.inferred
-        if given is not None:
-            return given
-        logged = self._logged_schemas()
-        return superset(logged, options.columns) if logged else self._schema_of_blobs()
+        known = self._logged_schemas() if given is None else [given]
+        if known:
+            return superset(known, options.columns, options.recursion)
+        return self._schema_of_blobs()
 
     def _logged_schemas(self) -> list[AvroSchema]:
         """The writer schemas that the entry of the version names, for which no other entry is read."""
@@ -117,7 +117,7 @@ class ReadPlan:
             place = f"{self.container.url}/{self.options.stream}"
             step = "Write rows first, or set option `avroSchema` to read none until then."
             raise NotFoundError(describe("read", place, "nothing has been written yet", step))
-        return self.snapshot.reader_schema_of(self.options.columns)
+        return self.snapshot.reader_schema_of(self.options.columns, self.options.recursion)
 
     def arrow_schema(self) -> pa.Schema:
         """The schema of the rows: the requested columns, then the metadata columns."""

@@ -191,7 +191,9 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         is_inferred = self.plan.inferred is not None
         columns = None if is_inferred and self.options.columns is None else names
         strict = is_inferred and self.options.schema_evolution == FAIL
-        return SchemaGuard(self._follower, QuerySchema(self.plan.reader_schema, columns, strict))
+        return SchemaGuard(
+            self._follower, QuerySchema(self.plan.reader_schema, columns, strict, self.options.recursion)
+        )
 
     def commit(self, end: Offset) -> None:
         """The micro-batch up to this offset is done: drop its entries."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from arrow_avro import ReadLimits
 from azure_account.account import BlobAttributes
 from azure_account.address import Address
 from azure_account.errors import ConfigurationError
@@ -334,6 +335,9 @@ def test_the_defaults_of_a_read() -> None:
         ({"startTime": "1970-01-02", "endTime": "1970-01-02T01:00:00.5+01:00"},
          {"between": (86_400_000_000, 86_400_500_000)}),
         ({"ignoreExtension": "true"}, {"any_extension": True}),
+        ({"recursiveFieldMaxDepth": "15"}, {"recursion": 15}),
+        ({"recursiveFieldMaxDepth": "-1"}, {"recursion": 0}),
+        ({"invalidUtf8": "replace"}, {"limits": ReadLimits(replace_invalid_utf8=True)}),
         ({"ignoreCorruptBlobs": "true", "maxPartitionBytes": "1m"}, {"ignore_corrupt": True, "split_bytes": 1 << 20}),
         ({"startingVersion": "LATEST"}, {"starting_version": "latest"}),
         ({"startingVersion": "7"}, {"starting_version": 7}),
