@@ -18,7 +18,7 @@ The reader has `id` as a long. The plan is a `Record` with these fields (continu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Leaf:
     arrow: pa.DataType
     kind: str
     unit: str = ""
-    rules: ValueRules = PLAIN_RULES
+    rules: ValueRules = field(default=PLAIN_RULES, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,7 @@ def _merge_branches(left: AvroType, right: AvroType, path: Path) -> tuple[AvroTy
     for branch in others:
         like = _like(merged, places, branch, path)
         if like is not None:
-            merged[like] = _merge_values(merged[like], branch, path)
+            merged[like[0]] = like[1]
         elif len(others) > 1:
             _index(places, branch, len(merged))
             merged.append(branch)
@@ -188,19 +188,21 @@ def _index(places: dict[Any, list[int]], branch: AvroType, place: int) -> None:
         places.setdefault(key, []).append(place)
 
 
-def _like(merged: Sequence[AvroType], places: dict[Any, list[int]], branch: AvroType, path: Path) -> int | None:
-    """The place of the branch that `branch` merges with: an equal one, else of its name, else of its kind, else any."""
+def _like(
+    merged: Sequence[AvroType], places: dict[Any, list[int]], branch: AvroType, path: Path
+) -> tuple[int, AvroType] | None:
+    """The place of the branch that `branch` merges with, and both as one.
+
+    It is an equal one, else of its name, else of its kind, else any. To merge twice at each level would take too long.
+    """
     alike = chain.from_iterable(places.get(key, ()) for key in _keys(branch))
     others = sorted(chain.from_iterable(places.get(kind, ()) for kind in _LEAVES - {branch.kind}))
-    return next((place for place in chain(alike, others) if _mergeable(merged[place], branch, path)), None)
-
-
-def _mergeable(left: AvroType, right: AvroType, path: Path) -> bool:
-    try:
-        _merge_values(left, right, path)
-    except _DifferError:
-        return False
-    return True
+    for place in dict.fromkeys(chain(alike, others)):
+        try:
+            return place, _merge_values(merged[place], branch, path)
+        except _DifferError:  # noqa: PERF203 - the next one may be like it
+            continue
+    return None
 
 
 def _merge_values(left: AvroType, right: AvroType, path: Path) -> AvroType:

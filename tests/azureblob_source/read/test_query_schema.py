@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arrow_avro import AvroSchema, parse
+from arrow_avro import AvroSchema, parse, superset
 from azureblob_source.read.query_schema import QuerySchema
 
 
@@ -82,3 +82,24 @@ def test_types_without_a_common_one_do_not_fit(query: QuerySchema) -> None:
     misfit = query.misfit(schema(id="long", n="string"))
     assert misfit is not None
     assert "column 'n'" in misfit.cause
+
+
+@pytest.mark.parametrize("depth", [1, 2, 15])
+@pytest.mark.parametrize("columns", [None, ("id",)])
+def test_rows_whose_record_contains_itself_fit_as_many_levels_as_are_read(
+    depth: int, columns: tuple[str, ...] | None
+) -> None:
+    link = {"type": "record", "name": "link", "fields": [{"name": "v", "type": "int"}]}
+    link["fields"].append({"name": "next", "type": ["null", "string", {"type": "array", "items": "link"}]})  # type: ignore[attr-defined]
+    writer = schema(id="long", n=link)
+    query = QuerySchema(superset([writer], columns, depth), columns, strict=True, depth=depth)
+    assert query.misfit(writer) is None
+    more = query.misfit(schema(id="long", n=link, c="string"))
+    assert (more is None) == (columns is not None)
+
+
+def test_a_query_of_other_columns_fits_rows_whose_record_contains_itself() -> None:
+    link = {"type": "record", "name": "link", "fields": [{"name": "next", "type": ["null", "link"]}]}
+    writer = schema(id="long", n=link)
+    assert QuerySchema(superset([writer], ("id",)), ("id",), strict=True).misfit(writer) is None
+    assert SOME.misfit(schema(id="long", n=optional("int"), m=link)) is None
