@@ -146,7 +146,8 @@ def _fit(value: Any, hint: Any, *, read: bool) -> Any:
     if origin is Annotated:
         return _in_range(value, of[0], of[1], read=read)
     if origin is typing.Literal:
-        _require(value in of if isinstance(value, str | int) else False, " or ".join(map(repr, of)))
+        words = ", ".join(map(repr, of[:-1]))
+        _require(value in of if isinstance(value, str | int) else False, f"{words} or {of[-1]!r}")
         return value
     if origin is Callable or origin is collections.abc.Callable:
         _require(callable(value), "a function")

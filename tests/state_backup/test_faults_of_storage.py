@@ -152,7 +152,9 @@ def test_a_number_of_threads_that_can_do_nothing_is_refused(tmp_path: Path, thre
         lambda: plan_sweep(state_in(container), threads=threads),
         lambda: sweep(state_in(container), plan, threads=threads),
     ):
-        with pytest.raises(ConfigurationError, match=f"threads is {threads}; it must be at least 1"):
+        with pytest.raises(
+            ConfigurationError, match=rf"threads of \w+ is {threads}: give a whole number of at least 1"
+        ):
             refused()
     writer.back_up({"store": tmp_path / "live"})  # what was refused has fenced nobody
 

@@ -112,5 +112,5 @@ def test_any_version_is_enough_if_no_bootstrap_is_asked_for(store: Location) -> 
 
 
 def test_times_are_positive(store: Location) -> None:
-    with pytest.raises(ConfigurationError, match="timeout: -1 is negative"):
+    with pytest.raises(ConfigurationError, match="timeout of wait_until_ready is -1: give a number of seconds"):
         wait_until_ready(store, timeout=-1)

@@ -147,16 +147,16 @@ def test_floats_are_no_keys(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"keys": []}, r"keys: \[\] is not a list of columns"),
-        ({"keys": "id"}, "keys: 'id' is not a list"),
+        ({"keys": []}, "keys of FillSpec is empty: give a list of columns"),
+        ({"keys": "id"}, "keys of FillSpec is 'id': give a list"),
         ({"keys": ["id", "id"]}, "has a column twice"),
-        ({"keys": ["id"], "null_keys": "drop"}, "null_keys: 'drop' is not possible. Give fail or skip"),
-        ({"keys": ["id"], "partitions": 0}, "partitions: 0 is too small"),
+        ({"keys": ["id"], "null_keys": "drop"}, "null_keys of FillSpec is 'drop': give 'fail' or 'skip'"),
+        ({"keys": ["id"], "partitions": 0}, "partitions of FillSpec is 0: give a whole number of at least 1"),
         (
             {"keys": ["id"], "extractor": print},
-            r"extractor is of type builtin.*: give KeyValueExtractor\(function, schema\)",
+            "extractor of FillSpec is of type builtin.*: give a KeyValueExtractor",
         ),
-        ({"keys": ["id"], "delete_when": True}, "delete_when is of type bool: give SQL as a text"),
+        ({"keys": ["id"], "delete_when": True}, "delete_when of FillSpec is True: give a text"),
     ],
 )
 def test_a_spec_is_checked_when_it_is_made(spec: dict[str, Any], message: str) -> None:

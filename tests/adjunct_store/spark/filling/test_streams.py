@@ -355,7 +355,7 @@ def test_a_second_start_with_wrong_arguments_does_not_end_the_fill_that_runs(pla
             ({"trigger": {"every": "1 minute"}}, r"trigger: \{'every': '1 minute'\} is not possible: .*Give arguments"),
             ({"trigger": {"processingTime": "1 minut"}}, "trigger: .*minut"),
             ({"trigger": {"processingTime": ""}}, "trigger: .*Give arguments"),
-            ({"max_age": "1 day"}, "max_age: '1 day' is not a number of seconds"),
+            ({"max_age": "1 day"}, "max_age of StreamFillSettings is '1 day': give a number of seconds"),
         ):
             with pytest.raises(ConfigurationError, match=message):
                 planes.start(rebuild=True, **{"checkpoint": planes.folder / "another", **more})
@@ -399,7 +399,9 @@ def test_an_aggregate_in_complete_mode_is_all_that_the_store_has(planes: Planes)
     assert {} == planes.content()
     newest = manifest(planes).newest
     assert newest is not None and (("", "", ""), 0, 0) == (newest.checkpoints, newest.entries, newest.bytes)
-    with pytest.raises(ConfigurationError, match="output_mode: 'all' is not possible. Give append, update or complete"):
+    with pytest.raises(
+        ConfigurationError, match="output_mode of StreamFillSettings is 'all': give 'append', 'update' or 'complete'"
+    ):
         planes.start(output_mode="all")
 
 
@@ -486,7 +488,9 @@ def test_streams_with_other_keys_are_refused_before_they_start(planes: Planes) -
     ):
         with pytest.raises(ConfigurationError, match=message):
             planes.start(**change)
-    with pytest.raises(ConfigurationError, match="on_truncated: 'ignore' is not possible"):
+    with pytest.raises(
+        ConfigurationError, match="on_truncated of StreamFillSettings is 'ignore': give 'fail' or 'rebuild'"
+    ):
         planes.start(on_truncated="ignore")
 
 

@@ -122,8 +122,8 @@ def test_a_left_join_says_which_keys_the_store_has_though_their_values_are_null(
         ),
         (["tail"], {"names": [], "indicator": "Number"}, "indicator: 'Number' is also another column"),
         (["tail"], {"prefix": "of_", "indicator": "OF_seats"}, "indicator: 'OF_seats' is also another"),
-        (["tail"], {"form": "mem"}, "Argument form: 'mem' is not possible. Give auto, rocksdb or memory"),
-        (["tail"], {"version": "1"}, "version: '1' is not a number. Give the number of a version"),
+        (["tail"], {"form": "mem"}, "Argument form of JoinSettings is 'mem': give 'auto', 'rocksdb' or 'memory'"),
+        (["tail"], {"version": "newest"}, "version of JoinSettings is 'newest': give a whole number"),
         (["tail"], {}, "Value column 'seats' of store .* is also a column of the DataFrame"),
     ],
 )
