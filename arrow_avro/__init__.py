@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         ReadLimits,
     )
     from arrow_avro.nested_arrays import batch_of, retyped, same_rows, well_formed
-    from arrow_avro.schema import AvroSchema, arrow_schema, check_writable, header_schema, infer, parse
+    from arrow_avro.schema import AvroSchema, arrow_schema, check_writable, header_schema, infer, names_alike, parse
     from arrow_avro.spark_types import arrow_of, spark_of
 
 __all__ = [
@@ -94,6 +94,7 @@ __all__ = [
     "int64_array",
     "is_gzip",
     "is_splittable",
+    "names_alike",
     "parse",
     "raw_rows",
     "read_header",
@@ -145,7 +146,7 @@ _NAMES = {
         "ReadLimits",
     ),
     "nested_arrays": ("batch_of", "retyped", "same_rows", "well_formed"),
-    "schema": ("AvroSchema", "arrow_schema", "check_writable", "header_schema", "infer", "parse"),
+    "schema": ("AvroSchema", "arrow_schema", "check_writable", "header_schema", "infer", "names_alike", "parse"),
     "spark_types": ("arrow_of", "spark_of"),
 }
 """The names of each module, the same as in the imports above, which mypy and import-linter read."""

@@ -175,6 +175,22 @@ def check_writable(arrow: pa.Schema, avro: AvroSchema) -> None:
         raise ConfigurationError(f"{cause}. Change option avroSchema or the rows so that they agree.") from cause
 
 
+def names_alike(avro: AvroSchema) -> tuple[str, str] | None:
+    """The first two columns, or fields of one record within them, whose names differ by case only; None if none do."""
+    return _names_alike(avro.row, ())
+
+
+def _names_alike(avro: AvroType, path: tuple[str, ...]) -> tuple[str, str] | None:
+    seen: dict[str, str] = {}
+    for member in avro.fields:
+        other = seen.setdefault(member.column.lower(), member.column)
+        if other != member.column:
+            return ".".join((*path, other)), ".".join((*path, member.column))
+    nested = [(member.type, (*path, member.column)) for member in avro.fields]
+    nested += [(each, path) for each in (*avro.branches, *([avro.items] if avro.items else []))]
+    return next(filter(None, (_names_alike(each, within) for each, within in nested)), None)
+
+
 class _Inference:
     """Arrow to Avro. Every named type gets a name of its own, as a schema defines each name once."""
 

@@ -49,6 +49,7 @@ METADATA_COLUMNS = {"blob": "_blob", "version": "_version", "partition": "_parti
 EARLIEST = "earliest"
 LATEST = "latest"
 STATIC, DYNAMIC = "static", "dynamic"
+ADD_COLUMNS, FIXED = "addColumns", "none"
 FAIL = "fail"
 IGNORE = "ignore"
 ERROR = "error"
@@ -121,6 +122,16 @@ SINK = OptionTable(
             None,
             "Avro schema (JSON) to write with, or to read with; its names and enum symbols may have any characters.",
             "Encoding",
+        ),
+        Option(
+            "schemaEvolution",
+            one_of(ADD_COLUMNS, FIXED, FAIL, IGNORE),
+            None,
+            "Writes: `addColumns` lets a write add columns and make types wider, `none` refuses what would change the "
+            "stream's columns. Streaming reads, when a writer adds a column: `fail` stops the query before the first "
+            "row with it, and a restart reads the column; `ignore` leaves the column out.",
+            "Encoding",
+            shown_default=f"`{ADD_COLUMNS}`, `{FAIL}`",
         ),
         Option("recordName", text(), "row", "Name of the record in an inferred schema.", "Encoding"),
         Option("recordNamespace", text(), None, "Namespace of the record in an inferred schema.", "Encoding"),
@@ -332,14 +343,6 @@ SOURCE = OptionTable(
             "Stored bytes of a micro-batch at most; a micro-batch has at least one version.",
             "Streaming reads",
             shown_default="no limit",
-        ),
-        Option(
-            "schemaEvolution",
-            one_of(FAIL, IGNORE),
-            FAIL,
-            "When a writer adds a column: `fail` stops the query before the first row with it, and a restart reads the "
-            "column; `ignore` leaves the column out.",
-            "Streaming reads",
         ),
     )
 )

@@ -107,6 +107,8 @@ def ls(ctx: typer.Context, where: Where, common: CommonOptions) -> None:
         print_json(streams_json(place.container.name, streams))
     elif streams:
         shell.out.print(text.streams_table(streams))
+        for line in text.stranger_lines({each.name: each.strangers for each in streams}):
+            shell.out.print(line, soft_wrap=True)
     else:
         below = f" below {place.stream}" if place.stream else ""
         shell.err.print(f"Container {place.container.name} has no stream and no Avro blob{below}.")

@@ -33,6 +33,7 @@ def streams_json(container: str, streams: Iterable[StreamSummary]) -> dict[str, 
                 "firstVersion": each.first,
                 "version": each.version,
                 "changed": each.changed,
+                "strangers": list(each.strangers),
             }
             for each in streams
         ],
@@ -117,5 +118,7 @@ def repair_json(plan: RepairPlan, done: RepairResult | None) -> dict[str, object
         "leftovers": [{"name": each.name, "since": jsonable(each.since)} for each in plan.leftovers],
         "recent": [{"name": each.name, "since": jsonable(each.since)} for each in plan.recent],
         "revived": [each.name for each in plan.revived],
+        "strangers": {stream: list(names) for stream, names in plan.strangers.items()},
+        "unreadable": dict(plan.unreadable),
         "done": None if done is None else dataclasses.asdict(done),
     }

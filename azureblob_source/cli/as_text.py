@@ -43,6 +43,16 @@ def streams_table(streams: Iterable[StreamSummary]) -> Table:
     return shrinking(table, 0)
 
 
+def stranger_lines(by_stream: Mapping[str, Sequence[str]]) -> list[str]:
+    """Blobs that others have put into streams, a sentence for each stream that has some."""
+    return [
+        f"{stream}: {plural(len(names), 'Avro blob')} of another program, which no version names: readers of the log "
+        f"ignore such blobs. The first is {names[0]}."
+        for stream, names in by_stream.items()
+        if names
+    ]
+
+
 def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
     """The table of `log`. Of a query id, a UUID, only the first eight characters are shown."""
     epochs = any(entry.epoch is not None for entry in entries)
@@ -191,6 +201,12 @@ def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:
             f"Leftovers of {plural(len(plan.leftovers), 'blob')}, staged and never committed, {fate}; the oldest are "
             f"of {oldest} UTC."
         )
+    lines += stranger_lines(plan.strangers)
+    lines += [
+        f"{stream}: it cannot be read as a whole, which no repair changes ({cause.rstrip('.')}). Reads succeed that "
+        "leave the column out, by option `columns` or `avroSchema`; an overwrite mends it."
+        for stream, cause in plan.unreadable.items()
+    ]
     if plan.recent:
         lines.append(
             f"Staged lately and kept, because their batch may still be committed: {plural(len(plan.recent), 'blob')}."

@@ -46,6 +46,7 @@ from azure_account.errors import ConfigurationError, ConflictError, NotFoundErro
 from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry, remembered
 from azureblob_source.log.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
 from azureblob_source.log.live import live_blobs
+from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.publish import Obstacle, Unpublishable
 from azureblob_source.log.roll_forward import NotPublished, publish_committed, publish_earlier, publish_in_effect
 from azureblob_source.log.status import Replaced, read_or_gone
@@ -108,6 +109,8 @@ def append_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry
     it may be that only the repeat of its batch can replace it, by the writer that is started with this epoch.
     """
     head = log.refresh()
+    if head is None:
+        log.check_no_files(own_are_right=True)
     while head is None or head.epoch != draft.epoch:
         check_epoch(log, head, draft.epoch)
         published = -1 if head is None else max(head.published_up_to, log.notes.published_up_to)
@@ -255,6 +258,8 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
     """Put the draft as the entry that follows `head`. None if the log has moved on."""
     if draft.batch_version is None:
         publisher.check_names(draft.blobs)
+    if draft.operation != "overwrite" and not is_batch_log(log.stream):
+        publisher.admit(log.stream, head, [blob.schema for blob in draft.blobs])
     if draft.operation == "overwrite" and head is not None:
         try:
             draft = draft.removing(blob.removal for blob in live_blobs(log.live_entries(head.version)).values())

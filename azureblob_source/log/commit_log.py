@@ -27,6 +27,7 @@ from azure_account.parallel import concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.entry import LogEntry, from_json, to_json
+from azureblob_source.log.folder import check_no_files
 from azureblob_source.log.naming import log_name, log_prefix, log_version, schema_name
 from azureblob_source.log.stream_notes import LogFacts, StreamNotes
 
@@ -159,6 +160,11 @@ class CommitLog:
     def forget(self) -> None:
         """Drop what is known of the head: the next call searches for it."""
         self._head, self._looked = None, False
+
+    def check_no_files(self, *, own_are_right: bool) -> None:
+        """Called before the log begins: see `folder.check_no_files`."""
+        listed = list(self.container.list(f"{self.stream}/"))
+        check_no_files(self.stream, listed, self.container.url, own_are_right=own_are_right)
 
     def boundary(self) -> Boundary:
         """The log's retention boundary as of now. A head below it is forgotten."""

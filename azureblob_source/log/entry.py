@@ -239,6 +239,11 @@ class LogEntry(Change):
     last_revert: int | None = None
 
     @property
+    def live_schemas(self) -> tuple[str, ...]:
+        """The schemas that rows of the stream may have: none right after an overwrite without rows."""
+        return () if self.since == self.version and not self.blobs else self.schemas or ()
+
+    @property
     def newest_revert(self) -> int | None:
         """The version of the last revert up to this entry."""
         return self.version if self.operation == "revert" else self.last_revert

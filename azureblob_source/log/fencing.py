@@ -32,14 +32,16 @@ def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcom
 def publish_unless_fenced(
     log_of: Callable[[str], CommitLog], publisher: Publisher, attributes: BlobAttributes, epoch: int | None
 ) -> Callable[[BlobEntry], object]:
-    """What a task with `at-least-once` calls for each finished blob: it reads the epoch of the stream's log first.
+    """What a task with `at-least-once` calls for each finished blob: it reads the head of the stream's log first.
 
     A blob that cannot be published is left to the driver, whose commit publishes it or fails.
     """
 
     def publish(blob: BlobEntry) -> None:
         log = log_of(blob.stream)
-        check_epoch(log, log.refresh(), epoch, "What this task has published before stays visible (at-least-once).")
+        head = log.refresh()
+        check_epoch(log, head, epoch, "What this task has published before stays visible (at-least-once).")
+        publisher.admit(blob.stream, head, [blob.schema])
         publisher.publish_blob(blob, attributes)
 
     return publish

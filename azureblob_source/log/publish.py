@@ -15,7 +15,7 @@ import json
 from concurrent.futures import TimeoutError as FuturesTimeoutError
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
 from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
@@ -25,11 +25,13 @@ from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.log.naming import attempt_of_blocks, probe_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from azure_account.account import BlobContainer, BlobProperties, Outcome
     from azure_account.readback import Doubtful
     from azureblob_source.log.entry import BlobEntry, LogEntry, Removal
+
+Admit: TypeAlias = "Callable[[str, LogEntry | None, Iterable[str]], None]"
 
 _FINISHED_LATER = (
     "If the batch is in the log, the next write to the stream or `python -m azureblob_source repair` publishes it. A "
@@ -73,7 +75,8 @@ class Publisher:
     """Commits block lists concurrently. `deadline` (s) bounds one entry; `threads` bounds the requests at once.
 
     `unique_names`: names end in a random suffix, so no other blob is expected to have them. `at_least_once`: the tasks
-    publish blobs before the driver commits them.
+    publish blobs before the driver commits them. `admit`: raises an error if blobs of some schemas cannot follow the
+    head of a stream's log; called before they are committed.
     """
 
     container: BlobContainer
@@ -81,6 +84,7 @@ class Publisher:
     deadline: float = 300.0
     unique_names: bool = True
     at_least_once: bool = False
+    admit: Admit = lambda _stream, _head, _schemas: None
 
     def check_names(self, blobs: Sequence[BlobEntry]) -> None:
         """`ConflictError` if two of `blobs` have one name, or a name is taken. Called before they are committed.

@@ -60,10 +60,22 @@ def revert(
         versions = tuple(entry.version for entry in taken_back)
         reverting = replace(draft, operation="revert", transaction=last, reverts=versions)
         entry = reverting.removing(blobs).succeeding(head, head.version)
+        if taken_back and not of_streams:
+            entry = replace(entry, schemas=_schemas_without(log, head, taken_back))
         if log.put(entry).write_id == entry.write_id:
             if not of_streams:
                 publisher.publish(entry)
             return entry
+
+
+def _schemas_without(log: CommitLog, head: LogEntry, taken_back: Sequence[LogEntry]) -> tuple[str, ...]:
+    """The head's schemas, except for those that only the entries have that are taken back: they bind nobody."""
+    first, gone = taken_back[0].version, {entry.version for entry in taken_back}
+    others = [entry for entry in log.entries(first, head.version) if entry.version not in gone]
+    stay = {blob.schema for entry in entries_in_effect(others) for blob in entry.blobs}
+    if first > max(head.since or 0, log.kept_from):  # else nothing before it is live
+        stay |= set(log.read(first - 1).schemas or ())
+    return tuple(schema for schema in head.schemas or () if schema in stay)
 
 
 def has_batches_after(log: CommitLog, last: Transaction) -> bool:

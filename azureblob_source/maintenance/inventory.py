@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.folder import is_avro, is_visible, strangers
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_batch_log, log_stream
-from azureblob_source.read.blobs import is_avro, is_visible, name_time
+from azureblob_source.read.blobs import name_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,6 +24,7 @@ class StreamSummary:
     """One stream. `bytes` are stored bytes; `rows` and versions are None for a folder without a log.
 
     first, version: the oldest version kept, and the head. changed: the time of the head, or of the newest blob.
+    strangers: Avro blobs in the folder of a stream that its log does not name, and readers ignore: others wrote them.
     """
 
     name: str
@@ -32,6 +34,7 @@ class StreamSummary:
     first: int | None
     version: int | None
     changed: datetime
+    strangers: tuple[str, ...] = ()
 
 
 def inventory(
@@ -44,16 +47,17 @@ def inventory(
     """
     listed = list(container.list(prefix))
     streams = {stream for blob in listed if (stream := log_stream(blob.name)) is not None}
+    foreign = strangers(listed, streams)
     summaries = [_folder(name, blobs) for name, blobs in _folders(listed, streams).items()]
     for stream in streams:
         if not is_batch_log(stream):
             progress(stream)
-            summary = _summary(CommitLog(container, stream))
+            summary = _summary(CommitLog(container, stream), foreign.get(stream, ()))
             summaries += [] if summary is None else [summary]
     return sorted(summaries, key=lambda summary: summary.name)
 
 
-def _summary(log: CommitLog) -> StreamSummary | None:
+def _summary(log: CommitLog, foreign: Iterable[str]) -> StreamSummary | None:
     head, first = log.refresh(), log.first()
     if head is None or first is None:
         return None
@@ -66,6 +70,7 @@ def _summary(log: CommitLog) -> StreamSummary | None:
         first=first,
         version=head.version,
         changed=datetime.fromisoformat(head.timestamp),
+        strangers=tuple(foreign),
     )
 
 

@@ -9,19 +9,22 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from azure_account.account import Condition, Done
-from azure_account.errors import ConfigurationError, ConflictError
+from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import DISCARDED, attempt_of
+from azureblob_source.log.folder import strangers
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import BATCHES, is_batch_log, is_data, log_stream
 from azureblob_source.log.publish import drop_staged_blocks, still_there
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.roll_forward import publish_committed
 from azureblob_source.read.publication import not_visible
+from azureblob_source.read.snapshot import writer_schemas
+from azureblob_source.write.schema_evolution import Refusal, read_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -69,13 +72,19 @@ class Revived:
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """What a repair would do. `recent` are staged blocks that it keeps: their batch may still be committed."""
+    """What a repair would do. `recent` are staged blocks that it keeps: their batch may still be committed.
+
+    It leaves two things as they are. strangers: blobs of other programs, by the stream that they are in. unreadable:
+    streams that cannot be read as a whole, and why.
+    """
 
     streams: tuple[str, ...]
     unpublished: tuple[UnpublishedEntry, ...]
     leftovers: tuple[Leftover, ...]
     recent: tuple[Leftover, ...]
     revived: tuple[Revived, ...] = ()
+    strangers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -119,7 +128,21 @@ def plan_repair(container: BlobContainer, stream: str | None, before: datetime) 
         tuple(leftover for leftover in uncommitted if leftover.since < before),
         tuple(leftover for leftover in uncommitted if leftover.since >= before),
         tuple(revived),
+        strangers(listed, set(streams)),
+        {name: cause for name in streams if (cause := _unreadable(CommitLog(container, name))) is not None},
     )
+
+
+def _unreadable(log: CommitLog) -> str | None:
+    """Why the stream cannot be read as a whole, None if it can."""
+    head = log.head()
+    if head is None or len(head.live_schemas) <= 1:
+        return None
+    try:
+        found = read_as(writer_schemas(log, head.live_schemas))
+    except (ConfigurationError, CorruptError, NotFoundError) as error:
+        return str(error)
+    return found.cause if isinstance(found, Refusal) else None
 
 
 def missing_blobs(log: CommitLog) -> list[BlobEntry]:

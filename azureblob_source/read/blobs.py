@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, TypeAlias
 
-from azureblob_source.log.naming import log_stream
+from azureblob_source.log.folder import visible_blobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from azure_account.account import BlobProperties
     from azureblob_source.log.entry import BlobEntry, LogEntry
@@ -71,23 +71,7 @@ def listed_blob(stream: str, blob: BlobProperties) -> StreamBlob:
 
 def listed_blobs(stream: str, found: Sequence[BlobProperties]) -> list[StreamBlob]:
     """The blobs in the listing of a stream without a log, but for empty and hidden ones and those of nested streams."""
-    nested = {log_stream(blob.name) for blob in found}
-    return [
-        listed_blob(stream, blob)
-        for blob in found
-        if is_visible(blob, levels := blob.name[len(stream) + 1 :].split("/"))
-        and not any("/".join((stream, *levels[:depth])) in nested for depth in range(1, len(levels)))
-    ]
-
-
-def is_visible(blob: BlobProperties, levels: Iterable[str]) -> bool:
-    """Whether a blob is not empty, and none of these levels of its name is hidden."""
-    return blob.size > 0 and not any(level.startswith(("_", ".")) for level in levels)
-
-
-def is_avro(name: str) -> bool:
-    """Whether a blob is an Avro file by its name."""
-    return name.endswith((".avro", ".avro.gz"))
+    return [listed_blob(stream, blob) for blob in visible_blobs(stream, found)]
 
 
 def name_time(name: str) -> tuple[int | None, int | None]:

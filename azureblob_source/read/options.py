@@ -13,7 +13,7 @@ from arrow_avro import INVALID_UTF8, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, RECURSIVE
 from azure_account.errors import ConfigurationError
 from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.address import stream_address
-from azureblob_source.options import EARLIEST, OF_WRITES, REPLACE, SOURCE, TABLE
+from azureblob_source.options import EARLIEST, FAIL, IGNORE, OF_WRITES, REPLACE, SOURCE, TABLE
 from azureblob_source.read.blobs import Between, microseconds
 from azureblob_source.spark_options import refuse_table
 
@@ -92,15 +92,29 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         max_blobs=given["maxBlobsPerTrigger"],
         max_bytes=given["maxBytesPerTrigger"],
         has_limits=not {"maxBlobsPerTrigger", "maxBytesPerTrigger"}.isdisjoint(given.given),
-        schema_evolution=given["schemaEvolution"],
+        schema_evolution=_schema_evolution(given, streaming=streaming),
     )
+
+
+def _schema_evolution(given: ParsedOptions, *, streaming: bool | None) -> str:
+    evolution: str = given["schemaEvolution"] or FAIL
+    if streaming is False and "schemaEvolution" in given.given:
+        raise ConfigurationError(_ELSEWHERE.format("schemaEvolution", "spark.readStream and writes"))
+    if evolution not in (FAIL, IGNORE):
+        raise ConfigurationError(
+            f"Option `schemaEvolution` is {evolution}, which is for writes: set `{FAIL}` or `{IGNORE}`."
+        )
+    return evolution
+
+
+_ELSEWHERE = "Option `{}` belongs to {}. Leave it out here."
 
 
 def _refuse(group: str, given: ParsedOptions) -> None:
     for option in SOURCE.options:
         if option.group == group and option.name in given.given:
             right = "spark.read" if group == "Batch reads" else "spark.readStream"
-            raise ConfigurationError(f"Option `{option.name}` belongs to {right}. Leave it out here.")
+            raise ConfigurationError(_ELSEWHERE.format(option.name, right))
 
 
 def _time_range(given: ParsedOptions) -> Between:

@@ -16,12 +16,13 @@ from arrow_avro import arrow_schema, header_schema, read_header, superset
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.parallel import concurrent_map
+from azureblob_source.log.folder import is_avro
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import schema_name
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
-from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, is_avro, listed_blobs, stream_blob
+from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
 from azureblob_source.read.publication import PublicationWait, not_visible
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ removed from every stream, then each stream's log gets its part of the new batch
 from __future__ import annotations
 
 import logging
-import shlex
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +36,7 @@ from azureblob_source.log.roll_forward import NotPublished
 from azureblob_source.metrics import batch_metrics
 from azureblob_source.write.control_objects import merged, split_by_stream
 from azureblob_source.write.row_counts import check_named
+from azureblob_source.write.stream_gate import StreamGate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,7 +74,12 @@ class BatchCommitter:
             deadline=plan.close_timeout,
             unique_names=plan.unique_names,
             at_least_once=plan.at_least_once,
+            admit=self._gate.admit,
         )
+
+    @property
+    def _gate(self) -> StreamGate:
+        return StreamGate(self.plan, self.logs)
 
     def commit(
         self, staged: Sequence[StagedTask], transaction: Transaction | None, *, overwrite: bool = False
@@ -88,6 +93,7 @@ class BatchCommitter:
         blobs = [blob for task in staged for blob in task.blobs]
         check_named(sum(task.rows for task in staged), _rows(blobs), "the blobs of the tasks")
         streams = sorted({blob.stream for blob in blobs})
+        self._check_streams(streams, transaction, overwrite=overwrite)
         self._keep_schema(streams)
         given = self.plan.stream
         self._check_service(streams or ([] if given is None else [given]), overwrite=overwrite)
@@ -140,16 +146,22 @@ class BatchCommitter:
             if newest is not None and newest.version != transaction.version:
                 where = "which was voided" if entry.version is None else f"in version {entry.version}"
                 cause = f"the log has batch {newest.version} of this query already, {where}"
-                stream = shlex.quote(f"{self.container.name}/{self.plan.stream or 'STREAM'}")
-                command = f"revert {stream} --query {transaction.id} --after {transaction.version - 1}"
-                command += "" if self.plan.epoch is None else f" -o epoch={self.plan.epoch}"
                 step = (
                     "Either another driver runs on this checkpoint: stop one of the two. Or the checkpoint was set "
                     "back: restore the newer one, or have the later batches taken back, and start the query again, "
-                    f"which writes them again: `python -m azureblob_source {command}`."
+                    f"which writes them again: {self._gate.revert_command(self.plan.stream or 'STREAM', transaction)}."
                 )
                 batch = f"batch {transaction.version} of query {transaction.id}"
                 raise ConflictError(describe("commit", batch, cause, step))
+
+    def _check_streams(self, streams: Sequence[str], transaction: Transaction | None, *, overwrite: bool) -> None:
+        """`ConfigurationError` if the rows cannot go to a stream. Repeats of committed batches are not checked."""
+        if transaction is not None:
+            logs = [batches_stream(transaction.id)] if self.plan.rows_name_streams else streams
+            known = (remembered(self.logs(log).head(), transaction) for log in logs)
+            if any(last is not None and last.version >= transaction.version for last in known):
+                return
+        _for_streams(partial(self._gate.check, overwrite=overwrite), streams)
 
     def _check_service(self, streams: Sequence[str], *, overwrite: bool) -> None:
         """Try once, before anything is committed, what this write asks of the service beyond plain blobs."""
@@ -240,7 +252,8 @@ class BatchCommitter:
             for stream, of_stream in sorted(blobs_by_stream.items())
         }
         check_named(batch.rows, _rows(drafts.values()), "the parts of the batch")
-        commit = partial(commit_part, publisher=self.publisher, replaced_blobs=replaced_blobs, own=own)
+        publisher = replace(self.publisher, admit=partial(self._gate.admit, part_of=batch.transaction))
+        commit = partial(commit_part, publisher=publisher, replaced_blobs=replaced_blobs, own=own)
         return _for_streams(lambda stream: commit(self.logs(stream), drafts[stream]), list(drafts))
 
     def _draft(

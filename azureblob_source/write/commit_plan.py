@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from azure_account.address import Address
     from azure_account.options.settings import AccountSettings
     from azureblob_source.log.entry import Transaction
+    from azureblob_source.log.stream_notes import LogFacts
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class CommitPlan:
     rows_name_streams: option `streamColumn` is set.
     schema_json, schema: of the writer, and its fingerprint.
     transaction: that of option `txnAppId`; a streaming query has another one for each micro-batch.
+    fixed_schema: option `schemaEvolution` is `none`.
+    facts: what was found of the log of `stream` before the first task.
     backup: of the query's checkpoint, before each commit.
     """
 
@@ -48,4 +51,6 @@ class CommitPlan:
     at_least_once: bool
     epoch: int | None
     transaction: Transaction | None
+    fixed_schema: bool = False
+    facts: LogFacts | None = None
     backup: BackupPlan | None = None

@@ -73,6 +73,7 @@ class SealedBlock:
     """
 
     blob: str
+    stream: str
     id: str
     sync: bytes
     bodies: tuple[tuple[int, bytes | bytearray | memoryview], ...]
@@ -168,6 +169,7 @@ class _OpenBlob:
         self.close_body()
         block = SealedBlock(
             blob=self.name,
+            stream=self.route.stream,
             id=block_id(self.attempt, self.sealed),
             sync=self.sync,
             bodies=tuple(self.bodies),

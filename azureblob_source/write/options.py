@@ -13,7 +13,7 @@ from azure_account.names import check_attributes
 from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.log.entry import ATTEMPT, Transaction
-from azureblob_source.options import AT_LEAST_ONCE, DYNAMIC, OF_READS, STATIC, TABLE
+from azureblob_source.options import ADD_COLUMNS, AT_LEAST_ONCE, DYNAMIC, FIXED, OF_READS, STATIC, TABLE
 from azureblob_source.write.commit_plan import BackupPlan
 from azureblob_source.write.control_records import VALUE
 from azureblob_source.write.open_blobs import BlobLimits
@@ -58,6 +58,7 @@ class SinkOptions:
     emission: ProducerSpec | None
     backup: BackupPlan | None
     static_overwrite: bool
+    fixed_schema: bool
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
@@ -101,7 +102,18 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         emission=given["emission"],
         backup=_backup(given, address, env),
         static_overwrite=_overwrite_mode(given) == STATIC,
+        fixed_schema=_schema_evolution(given) == FIXED,
     )
+
+
+def _schema_evolution(given: ParsedOptions) -> str:
+    evolution: str = given["schemaEvolution"] or ADD_COLUMNS
+    if evolution not in (ADD_COLUMNS, FIXED):
+        message = (
+            f"Option `schemaEvolution` is {evolution}, which is for streaming reads: set `{ADD_COLUMNS}` or `{FIXED}`."
+        )
+        raise ConfigurationError(message)
+    return evolution
 
 
 def _overwrite_mode(given: ParsedOptions) -> str | None:

@@ -19,7 +19,9 @@ from azureblob_source.write.commit_plan import CommitPlan
 from azureblob_source.write.control_records import VALUE, is_binary, stored_rows
 from azureblob_source.write.open_blobs import BlobFormat
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.sink import prepare
+from azureblob_source.write.schema_evolution import check_names
+from azureblob_source.write.sink import logs_of, prepare
+from azureblob_source.write.stream_gate import StreamGate
 from control_messages.producer import PRODUCER_METADATA, ProducerSpec
 
 if TYPE_CHECKING:
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from arrow_avro import AvroSchema
+    from azure_account.address import Address
     from azure_account.clock import Clock
     from azure_account.options.settings import AccountSettings
+    from azureblob_source.log.stream_notes import LogFacts
     from azureblob_source.write.options import SinkOptions
 
 
@@ -39,12 +43,14 @@ class WritePlan:
 
     arrow: the columns that are routed and stored: all of the rows', unless option `emission` is set.
     sequence: with option `emission`, of the watermarks that are added: the time of this write (ms).
+    facts: what was found of the log of the stream that the path names.
     """
 
     options: SinkOptions
     arrow: pa.Schema
     avro: AvroSchema
     sequence: int | None = None
+    facts: LogFacts | None = None
 
     @property
     def blob_format(self) -> BlobFormat:
@@ -69,6 +75,8 @@ class WritePlan:
             at_least_once=options.at_least_once,
             epoch=options.epoch,
             transaction=options.transaction,
+            fixed_schema=options.fixed_schema,
+            facts=self.facts,
             backup=options.backup,
         )
 
@@ -84,7 +92,8 @@ def prepare_write(
 ) -> WritePlan:
     """Validate a write before its first task runs, and create its containers if they are absent.
 
-    Spark calls this in each micro-batch of a streaming query; the containers are checked once a minute then.
+    Rows for one stream must fit it. Spark calls this in each micro-batch of a streaming query; containers and stream
+    are looked at once a minute then.
     """
     options = _with_producer(raw, env, schema)
     if streaming and options.transaction is not None:  # one micro-batch would be written, and all others dropped
@@ -111,7 +120,25 @@ def prepare_write(
         if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
             prepare(connect(place.account).container(place.address.container), create=options.create_container)
             _seen[key] = now
-    return plan
+    return _checked_for_its_stream(plan, clock, overwrite=overwrite, streaming=streaming)
+
+
+def _checked_for_its_stream(plan: WritePlan, clock: Clock, *, overwrite: bool, streaming: bool) -> WritePlan:
+    """The plan with what was found of the log. `ConfigurationError` if the rows do not fit the stream.
+
+    Which streams `streamColumn` names is known in the tasks only.
+    """
+    options = plan.options
+    stream = options.router.stream
+    if stream is None or options.router.stream_column is not None:
+        return plan
+    logs = logs_of(plan.of_commit, connect(options.account).container(options.address.container))
+    key, now = (options.account, options.address, plan.avro.fingerprint, options.fixed_schema), clock.monotonic()
+    if not streaming or now - _checked.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
+        logs(stream).refresh()
+        StreamGate(plan.of_commit, logs).check(stream, overwrite=overwrite)
+        _checked[key] = now
+    return replace(plan, facts=logs(stream).facts())
 
 
 def _with_producer(raw: Mapping[str, str], env: Mapping[str, str], schema: StructType) -> SinkOptions:
@@ -158,6 +185,8 @@ def _check_overwrite(options: SinkOptions, *, streaming: bool) -> None:
 _SEEN_SECONDS = 60.0
 _seen: dict[tuple[AccountSettings, str], float] = {}
 """When this process last checked that a container exists, by its monotonic clock."""
+_checked: dict[tuple[AccountSettings, Address, str, bool], float] = {}
+"""When it last compared the rows of a schema with their stream."""
 
 
 def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
@@ -173,6 +202,7 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     if options.envelope_column is not None:
         _check_column("envelopeColumn", options.envelope_column, written, is_binary, "binary")
     if options.value_column is not None and options.avro_schema is not None:
+        check_names(options.avro_schema)
         return WritePlan(options, rows, options.avro_schema)
     if not len(written):
         message = "No column is left to write. Select another column too, or set `dropRoutingColumns` to false."
@@ -180,6 +210,7 @@ def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     avro = options.avro_schema or arrow_avro.infer(
         written, name=options.record_name, namespace=options.record_namespace
     )
+    check_names(avro)
     arrow_avro.check_writable(written, avro)
     return WritePlan(options, rows, avro)
 

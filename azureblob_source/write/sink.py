@@ -35,8 +35,10 @@ from azureblob_source import metrics
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.fencing import publish_unless_fenced
+from azureblob_source.log.naming import schema_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.write.staged_task import StagedTask
+from azureblob_source.write.stream_gate import StreamGate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +72,7 @@ class _Sink:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         """Stage one task's rows. Called on an executor, once for each attempt of a task, a speculative one too."""
-        from azureblob_source.write.staging import RandomNames, stage  # noqa: PLC0415 - a commit need not load this
+        from azureblob_source.write.staging import RandomNames, StreamCalls, stage  # noqa: PLC0415
 
         plan: WritePlan = pickle.loads(self._tasks)  # noqa: S301 - of `__init__`
         container = container_of(self.plan)
@@ -83,7 +85,7 @@ class _Sink:
                 plan,
                 container,
                 names=RandomNames(os.urandom, suffixed=self.plan.unique_names),
-                publish=self._publish_at_once(container),
+                calls=StreamCalls(self._admit_named(container), self._publish_at_once(container)),
             )
         except Exception:
             metrics.count({"messageErrors": 1}, system=container.name, source=source)
@@ -97,7 +99,28 @@ class _Sink:
         if not plan.at_least_once:
             return None
         log_of = cache(partial(CommitLog, container))
-        return publish_unless_fenced(log_of, Publisher(container), plan.attributes, plan.epoch)
+        publisher = (
+            Publisher(container) if self.overwrite else Publisher(container, admit=StreamGate(plan, log_of).admit)
+        )
+        return publish_unless_fenced(log_of, publisher, plan.attributes, plan.epoch)
+
+    def _admit_named(self, container: BlobContainer) -> Callable[[str], object] | None:
+        """With `streamColumn`: refuses a stream that the rows do not fit, before a block is staged for it.
+
+        A stream whose folder has the schema has had it in its log, in general, which the commit compares again. So this
+        takes one request for a stream and process. The one stream of other writes was checked on the driver.
+        """
+        plan = self.plan
+        if not plan.rows_name_streams:
+            return None
+
+        def admit(stream: str) -> None:
+            key = (plan.account, container.name, stream, plan.schema)
+            if key not in _admitted and container.properties(schema_name(stream, plan.schema)) is None:
+                StreamGate(plan, cache(partial(CommitLog, container))).check(stream)
+            _admitted.add(key)
+
+        return admit
 
     def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> list[LogEntry]:
         """Commit and publish what the tasks have staged. Returns the log entries of the batch."""
@@ -108,7 +131,7 @@ class _Sink:
             lost = f"{len(messages) - len(staged)} of {len(messages)} tasks sent no message; nothing was committed."
             raise ConflictError(f"{lost} Run the write again.")
         container = container_of(self.plan)
-        committer = BatchCommitter(self.plan, container, self._logs_of(container), lambda: uuid.uuid4().hex)
+        committer = BatchCommitter(self.plan, container, logs_of(self.plan, container), lambda: uuid.uuid4().hex)
         transaction = self._transaction(staged, batch)
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
         if self.plan.transaction is not None:
@@ -127,15 +150,6 @@ class _Sink:
             text = f"The tasks of batch {batch} report {len(queries)} queries instead of one; nothing was committed."
             raise ConflictError(f"{text} Start the query again.")
         return Transaction(queries.pop(), batch)
-
-    def _logs_of(self, container: BlobContainer) -> Callable[[str], CommitLog]:
-        """The logs that this process keeps: they remember their heads, so that a commit need not search for them."""
-        account = self.plan.account
-
-        def log(stream: str) -> CommitLog:
-            return _logs.setdefault((account, container.name, stream), CommitLog(container, stream))
-
-        return log
 
     def abort_batch(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log a warning. Staged blocks expire by themselves, and a batch that is committed stays."""
@@ -185,6 +199,16 @@ def container_of(plan: CommitPlan) -> BlobContainer:
     return connect(plan.account).container(plan.address.container)
 
 
+def logs_of(plan: CommitPlan, container: BlobContainer) -> Callable[[str], CommitLog]:
+    """The logs that this process keeps: they remember their heads, so that a commit need not search for them."""
+
+    def log(stream: str) -> CommitLog:
+        facts = plan.facts if stream == plan.stream else None
+        return _logs.setdefault((plan.account, container.name, stream), CommitLog(container, stream, facts=facts))
+
+    return log
+
+
 def prepare(container: BlobContainer, *, create: bool) -> None:
     """Create the container if it is absent; with `create` false raise `NotFoundError` instead."""
     if create_if_absent(container, allowed=create):
@@ -206,6 +230,8 @@ def _warn_of_dropped(address: Address, staged: Sequence[StagedTask], entries: Se
 
 
 _logs: dict[tuple[AccountSettings, str, str], CommitLog] = {}
+_admitted: set[tuple[AccountSettings, str, str, str]] = set()
+"""Streams that rows of a schema fitted when a task of this process looked."""
 
 
 def _task() -> dict[str, Any]:

@@ -10,6 +10,7 @@ else nothing is visible when a task ends.
 from __future__ import annotations
 
 import string
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,6 +65,21 @@ class RandomNames:
         return self._random_bytes(16)
 
 
+@dataclass(frozen=True)
+class StreamCalls:
+    """What a task calls for the streams of its rows.
+
+    admit: called with each stream, before the first block is staged for it.
+    publish: called with each blob when all its blocks are staged; only `at-least-once` has it.
+    """
+
+    admit: Callable[[str], object] | None = None
+    publish: Callable[[BlobEntry], object] | None = None
+
+
+_NO_CALLS = StreamCalls()
+
+
 def stage(
     batches: Iterable[pa.RecordBatch],
     plan: WritePlan,
@@ -71,30 +87,33 @@ def stage(
     *,
     names: BlobIdGenerator,
     clock: Clock = SYSTEM_CLOCK,
-    publish: Callable[[BlobEntry], object] | None = None,
+    calls: StreamCalls = _NO_CALLS,
 ) -> StagedTask:
     """Stage all rows of one task. Nothing is visible until the driver commits.
 
-    publish: called with each blob when all its blocks are staged; only `at-least-once` has it. After an error the
-    staged blocks stay, until Azure drops them after seven days.
+    After an error the staged blocks stay, until Azure drops them after seven days.
     """
     options = plan.options
     open_blobs = OpenBlobs(options.limits, plan.blob_format, names, clock)
     encode, envelopes = _encoder(plan), _envelope_router(plan)
     finished: list[FinishedBlob] = []
     counts = RowCounts()
+    admitted: set[str] = set()
     started, failed_before = clock.monotonic(), container.failed_attempts
     with BlockUploader(container, plan.blob_format, options.threads, options.queue, options.flush_timeout) as uploader:
 
         def take(outputs: Iterable[SealedBlock | FinishedBlob]) -> None:
             for output in outputs:
                 if isinstance(output, SealedBlock):
+                    if calls.admit is not None and output.stream not in admitted:
+                        calls.admit(output.stream)
+                        admitted.add(output.stream)
                     uploader.submit(output)
                 else:
                     finished.append(output)
-                    if publish is not None:
+                    if calls.publish is not None:
                         uploader.drain()
-                        publish(_entry(output, uploader))
+                        calls.publish(_entry(output, uploader))
 
         received = map(well_formed, counts.of_spark(batches))
         larger = coalesce(received if envelopes is None else map(plain_envelopes, received))
@@ -112,7 +131,7 @@ def stage(
     counts.added = 0 if envelopes is None else envelopes.added
     metrics = {
         **blob_counts(blobs),
-        "blobCommits": 0 if publish is None else len(blobs),
+        "blobCommits": 0 if calls.publish is None else len(blobs),
         "connectionErrors": container.failed_attempts - failed_before,
     }
     writer = {"durationMs": round((clock.monotonic() - started) * 1000)}

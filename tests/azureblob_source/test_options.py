@@ -73,7 +73,8 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ({"streamColumn": "s"}, {"router": Router("flights", "s")}),
         ({"partitionColumn": "p", "dropRoutingColumns": "TRUE"}, {"router": Router("flights", None, "p", True)}),
         ({"partitionOverwriteMode": "STATIC"}, {"static_overwrite": True}),
-        ({}, {"static_overwrite": False}),
+        ({}, {"static_overwrite": False, "fixed_schema": False}),
+        ({"schemaEvolution": "addColumns"}, {"fixed_schema": False}),
         ({"codec": "ZSTANDARD"}, {"codec": "zstandard"}),
         ({"compression__type": "gzip"}, {"gzipped": True}),
         ({"recordName": "Flight", "recordNamespace": "acme"}, {"record_name": "Flight", "record_namespace": "acme"}),
@@ -129,6 +130,13 @@ VALUES = {
 def test_every_option_is_accepted_in_lower_case_as_spark_passes_it(option: Any) -> None:
     default = "1048576" if option.default is None else str(option.default).lower()
     value = VALUES.get(option.name, default)
+    if option.name == "schemaEvolution":  # it has other values for writes than for reads
+        assert sink(schemaEvolution="NONE").fixed_schema
+        assert (
+            "ignore"
+            == source_options({"path": "data/flights", **ACCOUNT, "schemaevolution": "IGNORE"}, {}).schema_evolution
+        )
+        return
     key = option.name.replace("*", "key").lower()
     companions = {
         "txnAppId": {"txnversion": "1"},
@@ -237,6 +245,7 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"memoryBudget": "1k"}, "Option memoryBudget"),
         ({"threadPoolCount": 65}, "Option threadPoolCount"),
         ({"epoch": -1}, "Option epoch"),
+        ({"schemaEvolution": "ignore"}, "is ignore, which is for streaming reads: set `addColumns` or `none`"),
         (
             {"partitionOverwriteMode": "dynamic"},
             "Set it to `static` to replace the whole stream, or write",

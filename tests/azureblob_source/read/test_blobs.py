@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from azure_account.account import BlobProperties
 from azureblob_source.log.entry import BlobEntry, LogEntry
+from azureblob_source.log.folder import is_avro
 from azureblob_source.log.naming import blob_name, partition_level
-from azureblob_source.read.blobs import StreamBlob, is_avro, listed_blobs, microseconds, name_time, stream_blob
+from azureblob_source.read.blobs import StreamBlob, listed_blobs, microseconds, name_time, stream_blob
 
 NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
 SECOND = 1_000_000

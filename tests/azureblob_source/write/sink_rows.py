@@ -21,7 +21,7 @@ from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import WritePlan, plan_write
 from azureblob_source.write.staged_task import StagedTask
-from azureblob_source.write.staging import RandomNames, stage
+from azureblob_source.write.staging import RandomNames, StreamCalls, stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,7 +63,7 @@ def stage_rows(
         container,
         names=RandomNames(random.Random(seed).randbytes, suffixed=plan.options.random_suffix),
         clock=_SecondForEachBlob(),
-        publish=publish,
+        calls=StreamCalls(publish=publish),
     )
 
 

@@ -48,7 +48,9 @@ class Gate(Intercept):
 
 def block(number: int, blob: str = "b") -> SealedBlock:
     body = bytes(10 + number)
-    return SealedBlock(blob, block_id("0" * 16, number), b"s" * 16, ((1, body),), len(body), is_first=number == 0)
+    return SealedBlock(
+        blob, "flights", block_id("0" * 16, number), b"s" * 16, ((1, body),), len(body), is_first=number == 0
+    )
 
 
 def over(account: MemoryAccount, intercept: Intercept) -> BlobContainer:
@@ -106,7 +108,7 @@ def test_with_a_queue_of_size_zero_there_are_as_many_uploads_as_threads() -> Non
 def test_a_failure_is_raised_at_the_next_submit_and_waiting_blocks_are_dropped() -> None:
     account = new_account()
     gate = Gate()
-    bad = SealedBlock("b", "", b"s" * 16, ((1, b"x"),), 1, is_first=False)
+    bad = SealedBlock("b", "flights", "", b"s" * 16, ((1, b"x"),), 1, is_first=False)
     with pytest.raises(ConfigurationError, match="Block id '' is not valid"):  # noqa: SIM117, PT012
         with BlockUploader(over(account, gate), FORMAT, threads=1, queue=10) as uploader:
             uploader.submit(bad)

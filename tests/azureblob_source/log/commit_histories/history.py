@@ -329,12 +329,17 @@ class CommitHistory(History):
                 process.finish()
 
     def _foreign(self, where: int, how: int) -> None:
-        """Another tool puts a blob under a name of ours: before the batch is committed, or before it is published."""
+        """Another tool puts a blob under a name of ours: before the batch is committed, or before it is published.
+
+        The stream has a log by then: none begins in a folder that has another tool's files.
+        """
         process = self._driver(where, how)
         aim = "publish" if (how >> 4) % 4 else "stage"
         if process is None or not self._until_aim(process, aim) or process.next is None:
             return
         name, truth = process.next.name, self.world.truth
+        if not truth.log[name.split("/")[0]]:
+            return
         if process.aim_of(process.next) != aim or self.world.container.properties(name) is not None:
             return
         self.world.seen[f"another tool's blob before {aim}"] += 1
