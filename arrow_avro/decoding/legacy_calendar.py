@@ -1,6 +1,7 @@
 """Dates and timestamps of Spark's legacy calendar, which is the Julian one before 1582-10-15. Pure.
 
-Spark wrote files by it until 2.4, and later with `datetimeRebaseModeInWrite=LEGACY`; the header says so. A day becomes
+Spark wrote files by it until 2.4, and later with `datetimeRebaseModeInWrite=LEGACY`; the header says so. Hive writes by
+it unless it is told otherwise, in UTC, and says so by a key of its own. A day becomes
 the day that has the same year, month and number in the Gregorian calendar, which all others count by, and 29 February
 the first of March where that has none. A timestamp becomes the one with the same date and time of day in the session's
 time zone. Java had other offsets before 1900 than time zones have now, so of zones without a fixed offset those
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _VERSION = "org.apache.spark.version"
 _LEGACY = "org.apache.spark.legacyDateTime"
 _ZONE = "org.apache.spark.timeZone"
+_PROLEPTIC = "writer.date.proleptic"  # of Hive
 _FIRST_GREGORIAN_VERSION = b"3.0.0"
 _FIRST_GREGORIAN_DAY = -141_427  # 1582-10-15
 _YEAR_1900 = -2_208_988_800_000_000  # in microseconds: since then all zones are as they were
@@ -44,6 +46,8 @@ class LegacyCalendar:
     @classmethod
     def of(cls, metadata: Mapping[str, bytes]) -> LegacyCalendar | None:
         """That of a file with this metadata in its header; None if the file is of the Gregorian calendar."""
+        if metadata.get(_PROLEPTIC, b"").lower() == b"false":
+            return cls("UTC")
         if _LEGACY not in metadata and metadata.get(_VERSION, _FIRST_GREGORIAN_VERSION) >= _FIRST_GREGORIAN_VERSION:
             return None
         zone = metadata.get(_ZONE)

@@ -87,6 +87,9 @@ def test_the_calendar_is_that_of_the_header() -> None:
     assert LegacyCalendar.of({version: b"3.0.0", zone: b"UTC"}) is None
     assert LegacyCalendar(None) == LegacyCalendar.of({version: b"2.4.8"})
     assert LegacyCalendar("UTC") == LegacyCalendar.of({version: b"3.5.0", legacy: b"", zone: b"UTC"})
+    hive = "writer.date.proleptic"
+    assert LegacyCalendar("UTC") == LegacyCalendar.of({hive: b"false", "writer.time.zone": b"Europe/Berlin"})
+    assert LegacyCalendar.of({hive: b"true"}) is None
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Z", "GMT", "+00:00", "UTC+0", "Etc/UTC"])

@@ -22,6 +22,7 @@ import pytest
 
 from arrow_avro import header, read_header
 from arrow_avro.decoding.scanners import VARIABLE
+from arrow_avro.recursion import written_out
 from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.read.options import source_options
@@ -33,6 +34,7 @@ from tests.histories.history import check_events
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+DECODING = "arrow_avro.decoding"
 FOLDERS, MANY = 60, 2_000
 SYNC = bytes(range(16))
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -94,6 +96,7 @@ class File:
     rows: list[dict[str, Any]]
     legacy: bool
     zone: str | None
+    padding: str
 
 
 @dataclass
@@ -127,7 +130,7 @@ class Drawing:
         self.seen[f"padding {padding}"] += bool(padding)
         data += bytes({"": 0, "page": -len(data) % 512, "odd": 4096}[padding])
         gzipped = name.endswith(".gz") or self.rng.random() < 0.1
-        return File(gzip.compress(data) if gzipped else data, rows, legacy, zone)
+        return File(gzip.compress(data) if gzipped else data, rows, legacy, zone, padding)
 
     def value(self, name: str) -> Any:
         match name:
@@ -153,7 +156,9 @@ class Drawing:
         return self.rng.choice(["", "abc", "größe", "\U0001f600"]).encode()
 
     def day(self) -> int:
-        return self.rng.randrange(-718_000, 20_000) if self.odd else self.rng.randrange(-20_000, 20_000)
+        return (
+            self.rng.randrange(-718_000, self.rng.choice([SWITCH, 20_000])) if self.odd else self.rng.randrange(20_000)
+        )
 
     def node(self, levels: int) -> dict[str, Any]:
         deeper = levels > 0 and self.rng.random() < 0.6
@@ -291,6 +296,27 @@ def test_rows_are_as_drawn_or_an_error_names_a_way_out(
     check_events(read_folders(5, FOLDERS, caplog), EVENTS)
 
 
+MUTANTS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "the calendar that a header names does not count": (f"{DECODING}.decode.LegacyCalendar.of", lambda _: None),
+    "padding is damage": ("arrow_avro.files.container_file._is_padding", lambda *_: False),
+    "blobs are left out in silence": ("azureblob_source.read.snapshot.logger.warning", lambda *_: None),
+    "one level too many": (
+        f"{DECODING}.superset.written_out",
+        lambda row, schema, depth: written_out(row, schema, 2 * depth),
+    ),
+    "invalid text is left out": (f"{DECODING}.arrays._valid_text", lambda _, offsets, data: (offsets * 0, data[:0])),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_reader_is_noticed(
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*MUTANTS[name])
+    with pytest.raises(AssertionError):
+        read_folders(5, FOLDERS, caplog)
+
+
 @pytest.mark.long
 def test_many_folders(caplog: pytest.LogCaptureFixture) -> None:
     check_events(read_folders(6, MANY, caplog), EVENTS, 20)
@@ -313,6 +339,7 @@ def read_folders(seed: int, count: int, caplog: pytest.LogCaptureFixture) -> Cou
                     rows = read({name: file.data for name, file in folder.items()}, reading)
             except AzureBlobError as error:
                 way, reading = way_out(error, reading, columns)
+                assert way != "ignoreCorruptBlobs" or "odd" in [file.padding for file in visible.values()]
                 drawing.seen[way] += 1
             else:
                 break
