@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from azure_account.documents.form import readable
 from azure_account.errors import ConfigurationError, describe
 from state_backup.backup.upload import FileUploader, read_file
-from state_backup.index.dir_diff import next_index, stored_content, to_upload
+from state_backup.index.dir_diff import is_unchanged, next_index, stored_content, to_upload
 from state_backup.index.packs import without_worn
 from state_backup.index.snapshot_index import DirIndex, SnapshotIndex, SnapshotMetadata, from_json, to_json
 from state_backup.local.scan import ChecksumCache, scan
@@ -133,6 +133,10 @@ class BackupAttempt:
         report = self._options.report
         with metrics.measured("dirDiffSeconds", store=store):
             local = self._scanned(store, directory)
+            if previous is not None and before is not None and self._is_unchanged(local, previous, before):
+                self.stores[store] = _backed_up(local, ())
+                report.planned(0, 0)
+                return previous, before
             stored = {**self.content, **stored_content(local, root_before, self._known.lost)}
             stored = without_worn((file.content for file in local.all_files()), stored)
             files = to_upload(local, stored)
@@ -149,11 +153,15 @@ class BackupAttempt:
         metrics.count("filesUploaded", done.uploaded_files, store=store)
         metrics.count("bytesUploaded", done.uploaded_bytes, store=store)
         root = next_index(local, stored | uploaded, root_before, inline)
-        if previous is not None and before is not None and root.present() == before.root.present():
-            return previous, before
         index, name = self._index(store, root, previous), self._name(self._storage.names.index)
         uploader.put(name, readable(index, name, to_json, from_json))
         return name, index
+
+    def _is_unchanged(self, local: LocalDir, previous: str, before: SnapshotIndex) -> bool:
+        """Whether the store keeps the index that it has: all of it is there."""
+        lost = self._known.lost
+        gone = lost and (previous in lost or not before.blob_ids().isdisjoint(lost))
+        return not gone and is_unchanged(local, before.root)
 
     def _scanned(self, store: str, directory: Path) -> LocalDir:
         trusted = self._options.trust_times

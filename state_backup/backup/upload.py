@@ -256,7 +256,7 @@ def _readable(root: Path, file: LocalFile) -> Iterator[None]:
 
 def _opened(root: Path, file: LocalFile) -> FileIO:
     try:
-        source = os.fdopen(open_file(root / file.path), "rb", buffering=0)
+        source = os.fdopen(open_file(f"{root}/{file.path}"), "rb", buffering=0)
     except OSError as error:
         raise _changed(root, file) from error
     if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):

@@ -21,7 +21,7 @@ Content: TypeAlias = tuple[str, int]
 Blobs: TypeAlias = tuple[FileBlob, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LocalFile:
     """A file on disk, as it was read. path: from the root of the directory. checksum: CRC-32."""
 
@@ -55,6 +55,29 @@ class LocalDir:
         yield from self.files
         for directory in self.sub_dirs:
             yield from directory.all_files()
+
+
+def is_unchanged(local: LocalDir, previous: DirIndex) -> bool:
+    """Whether a directory is what the snapshot before has: its index says it still."""
+    return (
+        (local.name, local.permissions, len(local.files), len(local.sub_dirs))
+        == (previous.name, previous.permissions, len(previous.files_present), len(previous.sub_dirs_present))
+        and all(map(_is_same, local.files, previous.files_present))
+        and all(map(is_unchanged, local.sub_dirs, previous.sub_dirs_present))
+    )
+
+
+def _is_same(file: LocalFile, before: FileIndex) -> bool:
+    """All but the creation time: Linux has the last change of the inode for it, and a new hard link changes that.
+
+    Samza compares no times at all.
+    """
+    now, then = file.metadata, before.metadata
+    return (
+        (file.blake3, file.checksum, file.name) == (before.blake3, before.checksum, before.name)
+        and (now.size, now.last_modified_time_millis) == (then.size, then.last_modified_time_millis)
+        and (now.permissions, now.owner, now.group) == (then.permissions, then.owner, then.group)
+    )
 
 
 def stored_content(
@@ -120,13 +143,11 @@ class _Bytes(NamedTuple):
 
 def _next(local: LocalDir, stored: Mapping[Content, _Bytes], previous: DirIndex, used: set[str]) -> DirIndex:
     before = {directory.name: directory for directory in previous.sub_dirs_present}
-    same = {file.without_creation_time(): file for file in previous.files_present}
+    same = {file.name: file for file in previous.files_present}
     now = {directory.name for directory in local.sub_dirs}
     return DirIndex(
         local.name,
-        tuple(
-            same.get(file.without_creation_time(), file) for file in (_indexed(each, stored) for each in local.files)
-        ),
+        tuple(_indexed(each, stored, same.get(each.name)) for each in local.files),
         tuple(file for file in previous.files_present if not _in_use(file, used)),
         tuple(_next(each, stored, before.get(each.name, DirIndex(each.name)), used) for each in local.sub_dirs),
         tuple(_without(directory, used) for name, directory in before.items() if name not in now),
@@ -134,8 +155,10 @@ def _next(local: LocalDir, stored: Mapping[Content, _Bytes], previous: DirIndex,
     )
 
 
-def _indexed(file: LocalFile, stored: Mapping[Content, _Bytes]) -> FileIndex:
+def _indexed(file: LocalFile, stored: Mapping[Content, _Bytes], before: FileIndex | None) -> FileIndex:
     where = stored[file.content] if file.metadata.size else _Bytes((), b"")
+    if before is not None and (before.blobs, before.data) == where and _is_same(file, before):
+        return before
     return FileIndex(file.name, where.blobs, file.metadata, file.checksum, file.blake3, where.data)
 
 

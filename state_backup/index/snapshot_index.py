@@ -20,8 +20,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
+from sys import intern
 from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
@@ -40,7 +41,7 @@ _PERMISSIONS = re.compile("([r-][w-][x-]){3}")
 _LARGEST = 2**63
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileBlob:
     """A blob, and the place in the file of the first byte that is taken from it.
 
@@ -53,7 +54,7 @@ class FileBlob:
     pack_size: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileMetadata:
     """Times are in milliseconds since 1970. permissions: like `rwxr-x---`."""
 
@@ -65,7 +66,7 @@ class FileMetadata:
     permissions: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileIndex:
     """One file. blobs: by offset; none for an empty file. checksum: CRC-32. blake3: hexadecimal; empty in Samza's.
 
@@ -83,13 +84,6 @@ class FileIndex:
         """Each blob of the file, and how many bytes it has."""
         ends = pairwise([*(blob.offset for blob in self.blobs), self.metadata.size])
         return ((blob, end - blob.offset) for blob, (_, end) in zip(self.blobs, ends, strict=True))
-
-    def without_creation_time(self) -> FileIndex:
-        """What is compared of a file: Linux has the last change of the inode for it, and a new hard link changes that.
-
-        Samza compares no times at all.
-        """
-        return replace(self, metadata=replace(self.metadata, creation_time_millis=0))
 
 
 @dataclass(frozen=True)
@@ -112,12 +106,6 @@ class DirIndex:
             yield path + file.name, file
         for directory in self.sub_dirs_present:
             yield from directory.files(f"{path}{directory.name}/")
-
-    def present(self) -> DirIndex:
-        """What two snapshots of an unchanged directory have in common: not what was removed, nor creation times."""
-        files = tuple(file.without_creation_time() for file in self.files_present)
-        below = tuple(directory.present() for directory in self.sub_dirs_present)
-        return DirIndex(self.name, files, (), below, (), self.permissions)
 
 
 @dataclass(frozen=True)
@@ -249,8 +237,8 @@ def _file(fields: Mapping[str, Any]) -> FileIndex:
             _whole(metadata["creation-time-millis"]),
             _whole(metadata["last-modified-time-millis"]),
             _whole(metadata["size"]),
-            str(metadata["owner"]),
-            str(metadata["group"]),
+            intern(str(metadata["owner"])),
+            intern(str(metadata["group"])),
             _permissions(metadata["permissions"]),
         ),
         _whole(fields["checksum"]),
@@ -306,7 +294,7 @@ def _whole(value: Any) -> int:
 def _permissions(value: Any) -> str:
     sound = isinstance(value, str) and (value == "" or bool(_PERMISSIONS.fullmatch(value)))
     _require(sound, f"{str(value)[:40]!r} are no permissions, which are like rwxr-x---")
-    return str(value)
+    return intern(str(value))
 
 
 def _require(holds: bool, cause: str) -> None:

@@ -34,6 +34,8 @@ READ_BYTES = 1 << 20
 _SETTLED_SECONDS = 2.0
 """A file that was written so recently may change again without getting another time."""
 _THREADS = min(8, os.cpu_count() or 1)
+_CALLS = 16
+"""Calls for each thread, which divide the files among them: one for each file costs more than a small file."""
 SNAPSHOT_STEP = "Back up a snapshot of it (hard links, as a checkpoint of RocksDB), or stop what writes it."
 
 
@@ -136,11 +138,12 @@ def scan(directory: Path, threads: int = _THREADS, known: ChecksumCache | None =
     """
     found = _list(directory, "", "")
     paths = list(found.all_files())
-    read = partial(_read, directory, known=known)
-    files = concurrent_map(read, paths, min(threads, _THREADS), after_error="wait")
+    threads = min(threads, _THREADS)
+    parts = [paths[part::calls] for part in range(calls)] if (calls := min(len(paths), threads * _CALLS)) else []
+    read = concurrent_map(partial(_read_all, directory, known=known), parts, threads, after_error="wait")
     if known is not None:
         known.end()
-    return found.with_files(dict(zip(paths, files, strict=True)))
+    return found.with_files({file.path: file for files in read for file in files})
 
 
 @dataclass(frozen=True)
@@ -203,9 +206,13 @@ def _entries(root: Path, at: str) -> list[os.DirEntry[str]]:
         raise ConfigurationError(_failed(root, f"{at or 'it'} cannot be read ({error})", "Change that.")) from error
 
 
+def _read_all(root: Path, paths: Sequence[str], known: ChecksumCache | None) -> list[LocalFile]:
+    return [_read(root, path, known) for path in paths]
+
+
 def _read(root: Path, path: str, known: ChecksumCache | None) -> LocalFile:
     try:
-        descriptor = open_file(root / path)
+        descriptor = open_file(f"{root}/{path}")
     except FileNotFoundError as error:
         raise ConflictError(_failed(root, f"{path} vanished while it was read", SNAPSHOT_STEP)) from error
     except OSError as error:
@@ -229,7 +236,7 @@ def _read(root: Path, path: str, known: ChecksumCache | None) -> LocalFile:
     return LocalFile(path, _metadata(after), checksums.crc32, checksums.blake3)
 
 
-def open_file(path: Path) -> int:
+def open_file(path: str) -> int:
     """A descriptor to read from. Does not wait for who writes to a pipe: the path may have become one."""
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
 

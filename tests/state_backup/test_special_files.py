@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,6 @@ from tests.state_backup.states import TREES, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from azure_account.account import BlobContainer
 
@@ -132,8 +132,8 @@ def test_a_file_that_becomes_a_pipe_before_it_is_read_does_not_stop_the_backup(
 ) -> None:
     real = scan_module.open_file
 
-    def open_file(path: Path) -> int:
-        becomes_a_pipe(path)
+    def open_file(path: str) -> int:
+        becomes_a_pipe(Path(path))
         return real(path)
 
     monkeypatch.setattr(scan_module, "open_file", open_file)
