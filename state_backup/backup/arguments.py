@@ -10,7 +10,9 @@ from azure_account.arguments import checked
 from azure_account.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+    from state_backup.record.record import Checkpoint
 
 
 @checked
@@ -33,3 +35,17 @@ def checked_stores(stores: Mapping[str, Path | str | MayBeEmpty], state: str) ->
 def may_be_empty(stores: Mapping[str, object]) -> frozenset[str]:
     """The stores of which that was said."""
     return frozenset(store for store, directory in stores.items() if isinstance(directory, MayBeEmpty))
+
+
+def check_all_given(given: Collection[str], left_out: Collection[str], state: str, newest: Checkpoint | None) -> None:
+    """`ConfigurationError` for a store of the newest checkpoint that is neither given nor left out by name."""
+    what = f"state {state}"
+    both = sorted(set(given) & set(left_out))
+    if both:
+        cause = f"store {both[0]} is given, and is to be left out"
+        raise ConfigurationError(describe("back up", what, cause, "Give the directory of the store, or leave it out."))
+    missing = () if newest is None else sorted(set(newest.indexes) - set(given) - set(left_out))
+    if newest is not None and missing:
+        cause = f"checkpoint {newest.id} has store {', '.join(missing)}, which is not given"
+        step = f"Give its directory; to go on without it, so that it is dropped, give leave_out=[{missing[0]!r}]"
+        raise ConfigurationError(describe("back up", what, cause, f"{step}, or --leave-out {missing[0]}."))

@@ -33,6 +33,7 @@ class WriterNotes:
 
     stored: the record as it was last read or written. indexes: its snapshot indexes, by blob.
     with_ttl, gone, unused, without_tags, lost: names of blobs, as the writer has them.
+    looked: when it was looked whether the blobs are there (seconds since 1970).
     read_files: by store.
     """
 
@@ -43,13 +44,14 @@ class WriterNotes:
     unused: frozenset[str] = frozenset()
     without_tags: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
+    looked: float = 0.0
     read_files: Mapping[str, ChecksumCache] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """As they are stored."""
         fields: dict[str, Any] = {name: sorted(getattr(self, name)) for name in _SETS}
         fields["record"] = record.to_json(self.stored.document).decode(*_TEXT)
-        fields["etag"] = self.stored.etag
+        fields["etag"], fields["looked"] = self.stored.etag, self.looked
         fields["indexes"] = {blob: snapshot_index.to_json(index).decode(*_TEXT) for blob, index in self.indexes.items()}
         fields["read-files"] = {store: each.to_json() for store, each in self.read_files.items()}
         return sealed(fields)
@@ -62,6 +64,7 @@ class WriterNotes:
             return cls(
                 Stored(record.from_json(fields["record"].encode(*_TEXT), blob), fields["etag"]),
                 {name: snapshot_index.from_json(text.encode(*_TEXT), name) for name, text in fields["indexes"].items()},
+                looked=float(fields["looked"]),
                 **{name: frozenset(fields[name]) for name in _SETS},
                 read_files={store: ChecksumCache.from_json(each) for store, each in fields["read-files"].items()},
             )

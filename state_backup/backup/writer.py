@@ -26,7 +26,7 @@ from azure_account.errors import AzureBlobError, NotFoundError
 from azure_account.location import Location
 from azure_account.report import ProgressCallbacks
 from azure_account.undelete import undelete
-from state_backup.backup.arguments import MayBeEmpty, checked_stores, may_be_empty
+from state_backup.backup.arguments import MayBeEmpty, check_all_given, checked_stores, may_be_empty
 from state_backup.backup.attempt import AttemptOptions, BackupAttempt, KnownContent
 from state_backup.backup.keeping import LEAST_KEPT, kept
 from state_backup.backup.notes import WriterNotes
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_LOOK_EVERY = 86_400.0
+"""Seconds after which a writer looks again whether the blobs of its checkpoints are there."""
 _ATTEMPTS = 10
 """How often a commit is tried when sweeps change the record in between."""
 
@@ -133,6 +135,8 @@ class StateWriter:
         """Blobs that got no TTL."""
         self._lost: set[str] = set()
         """Blobs that no new checkpoint uses: they are gone, or have not the size they had."""
+        self._looked = 0.0
+        """When the blobs were looked at, by this writer or the one of whose notes it goes on."""
         self._read_files: dict[str, ChecksumCache] = {}
         self._metrics = StateMetrics(storage.state)
         self.backed_up: Mapping[str, BackedUpStore] = {}
@@ -145,7 +149,7 @@ class StateWriter:
         in_use, record = self._blobs_of(self._indexes), self._record.document
         self._left = CleanUp(in_use - self._blobs_without_ttl(prior.settled) if with_ttl is None else in_use & with_ttl)
         self._read_files = dict(prior.read_files)
-        self._lost = self._find_lost(there)
+        self._lost, self._looked = self._find_lost(there), self._storage.clock.now()
         if len(self._indexes) == len({blob for each in self.checkpoints for blob in each.indexes.values()}):
             # What no checkpoint names is of writers that cannot commit any more: they lost the state by this opening.
             self._unused |= set(there) - in_use - set(record.condemned)
@@ -162,6 +166,7 @@ class StateWriter:
             unused=frozenset(self._unused),
             without_tags=frozenset(self._without_tags),
             lost=frozenset(self._lost),
+            looked=self._looked,
             read_files=self._read_files,
         )
 
@@ -171,7 +176,7 @@ class StateWriter:
         self._left = CleanUp(notes.with_ttl)
         self._left.gone = set(notes.gone)
         self._unused, self._without_tags, self._lost = set(notes.unused), set(notes.without_tags), set(notes.lost)
-        self._read_files = dict(notes.read_files)
+        self._looked, self._read_files = notes.looked, dict(notes.read_files)
 
     @property
     def epoch(self) -> int:
@@ -207,6 +212,7 @@ class StateWriter:
         *,
         trust_times: bool = False,
         keep: Collection[str | CheckpointId] = (),
+        leave_out: Collection[str] = (),
     ) -> Checkpoint:
         """Commit a checkpoint of these directories, by store name, and of the offsets that belong to them.
 
@@ -217,14 +223,18 @@ class StateWriter:
         for directories of hard links to files that are never changed in place, such as checkpoints of RocksDB.
         keep: ids of checkpoints that stay in the record beside the newest ones; those that are not in it any more are
         ignored.
+        leave_out: stores of the checkpoint before that this one has not, so that they are dropped with older ones.
 
-        `ConfigurationError` if a store had files at its last checkpoint and has none, unless `MayBeEmpty` says so.
+        `ConfigurationError` if a store of the checkpoint before is neither given nor left out, or had files at its last
+        checkpoint and has none, unless `MayBeEmpty` says so.
         The directories must not change meanwhile: `ConflictError` if they do. `FencedError` if another writer has taken
         over. After these the checkpoint is there only if the answer of its commit was lost, as it may be after a
         `TransientError`; then all of it is there. An error of the clean-up is only logged: the next backup takes it up.
         """
         state = self._storage.state
         directories = checked_stores(stores, state)
+        check_all_given(directories, leave_out, state, self.newest)
+        self._look_again()
         options = AttemptOptions(report, trust_times, frozenset(map(str, keep)), may_be_empty(stores))
         new = self._attempt(options)
         new.check_readable(directories, offsets or {}, self.epoch)
@@ -246,6 +256,18 @@ class StateWriter:
                 new = self._attempt(options, self._still_stored(new))
                 self._upload(new, directories)
         raise self._storage.records.too_many_changes()
+
+    def _look_again(self) -> None:
+        """Once a day, whether somebody has deleted or cut blobs: a list of them, and the indexes, are read."""
+        now = self._storage.clock.now()
+        if abs(now - self._looked) < _LOOK_EVERY:
+            return
+        there, _ = self._storage.listed()
+        if self._blobs_of(self._indexes) - set(there):
+            self._refresh({})  # another writer may have taken over, and deleted them
+        read = {blob: self._storage.read_index(self._record.document, blob) for blob in sorted(self._indexes)}
+        unread = {blob for blob, index in read.items() if index is None}
+        self._lost, self._looked = self._lost | self._find_lost(there) | unread, now
 
     def _attempt(self, options: AttemptOptions, uploaded: Mapping[Content, Blobs] | None = None) -> BackupAttempt:
         """The next attempt. uploaded: by the one before."""
@@ -281,7 +303,8 @@ class StateWriter:
     def _commit(self, new: BackupAttempt, checkpoint: Checkpoint) -> bool:
         """Change the record. False if it was changed meanwhile."""
         record = self._record.document
-        older = [each for each in record.checkpoints if set(each.indexes.values()) <= set(self._indexes)]
+        whole = set(self._indexes) - self._lost
+        older = [each for each in record.checkpoints if set(each.indexes.values()) <= whole]
         newest = self._keep - 1
         checkpoints = (checkpoint, *older[:newest], *(each for each in older[newest:] if str(each.id) in new.keep))
         known = {**self._indexes, **dict(new.indexes.values())}
@@ -320,10 +343,14 @@ class StateWriter:
 
     def _find_committed(self, new: BackupAttempt, checkpoint: Checkpoint) -> bool:
         """Read the record that was changed meanwhile. True if it has the checkpoint: the commit's answer was lost."""
-        self._record.refresh()
-        known = {**self._indexes, **dict(new.indexes.values())}
-        self._go_on_from({**known, **self._read_indexes(known)})
+        self._refresh(dict(new.indexes.values()))
         return checkpoint in self.checkpoints
+
+    def _refresh(self, new: Mapping[str, SnapshotIndex]) -> None:
+        """Read the record again. new: snapshot indexes that it may have. `FencedError` if another writer has it."""
+        self._record.refresh()
+        known = {**self._indexes, **new}
+        self._go_on_from({**known, **self._read_indexes(known)})
 
     def _read_indexes(self, known: Collection[str]) -> dict[str, SnapshotIndex]:
         """The snapshot indexes of the record that are not known yet, by blob."""

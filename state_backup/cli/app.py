@@ -32,7 +32,7 @@ from azure_account.cli.progress import steps, transfer
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural
 from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
-from state_backup.backup.arguments import MayBeEmpty, checked_stores
+from state_backup.backup.arguments import MayBeEmpty, check_all_given, checked_stores
 from state_backup.backup.keeping import set_keep
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
@@ -41,7 +41,7 @@ from state_backup.cli import as_text as text
 from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record
 from state_backup.record.location import open_location
 from state_backup.record.names import StateNames
-from state_backup.restoring.restore import restore
+from state_backup.restoring.restore import checkpoints, restore
 from state_backup.restoring.verifying import verify
 from state_backup.sweeping.lifecycle import lifecycle_policy
 from state_backup.sweeping.sweep import plan_sweep, sweep
@@ -87,6 +87,10 @@ class BackupOptions:
         list[str] | None,
         typer.Option("--may-be-empty", metavar="STORE", help="All files of this store may be gone. Repeatable."),
     ] = None
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option("--leave-out", metavar="STORE", help="Go on without this store: it is dropped. Repeatable."),
+    ] = None
     epoch: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help="The writer's epoch.", show_default="one above that in the record"),
@@ -125,12 +129,14 @@ def backup_command(
     offsets = _pairs(given.offset or (), "--offset", "KEY=VALUE")
     for directory in directories.values():
         _check_directory(directory)
+    left_out = given.leave_out or ()
+    check_all_given(directories, left_out, state.path, next(iter(checkpoints(state)), None))  # before one is replaced
     with _warnings(shell), transfer(shell, "uploading") as report:
         writer = open_state(state, owner, settings)
         backed_up = {
             store: MayBeEmpty(directory) if store in empty else directory for store, directory in directories.items()
         }
-        checkpoint = writer.back_up(backed_up, offsets, report)
+        checkpoint = writer.back_up(backed_up, offsets, report, leave_out=left_out)
     if common.as_json:
         print_json(document.backup_json(state.path, checkpoint, writer.backed_up))
     else:

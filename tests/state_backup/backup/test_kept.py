@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from azure_account.documents.form import sealed
 from azure_account.errors import ConfigurationError, NotFoundError
@@ -157,12 +159,47 @@ def test_a_store_that_has_become_empty_is_no_backup(container: BlobContainer, li
     opened(container).back_up({"store": write(live, TREES[1])})
 
 
+STORES = st.sets(st.sampled_from(["agg", "agq", "db"]), max_size=3)
+
+
+@settings(max_examples=60)
+@given(calls=st.lists(st.tuples(STORES, STORES, st.booleans()), min_size=1, max_size=6))
+def test_a_store_is_dropped_only_by_name(
+    calls: list[tuple[set[str], set[str], bool]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Stores that are given and left out, in any order, by writers that go on or open the state."""
+    container, live = new_account().container("box"), write(tmp_path_factory.mktemp("live") / "live", TREES[0])
+    writer, had = opened(container), set[str]()
+    for given_stores, left_out, again in calls:
+        writer = opened(container) if again else writer
+        before = container.list()
+        if not given_stores or given_stores & left_out or had - given_stores - left_out:
+            with pytest.raises(ConfigurationError, match=r"not given|no store is given|to be left out"):
+                writer.back_up(dict.fromkeys(given_stores, live), leave_out=sorted(left_out))
+            assert [each.etag for each in before] == [each.etag for each in container.list()]
+        else:
+            made = writer.back_up(dict.fromkeys(given_stores, live), leave_out=sorted(left_out))
+            had = given_stores
+            assert had == set(made.indexes)
+
+
+def test_the_message_of_a_missing_store_names_what_helps(container: BlobContainer, live: Path) -> None:
+    writer = opened(container)
+    writer.back_up({"agg": live})
+    with pytest.raises(ConfigurationError, match=r"has store agg, which is not given.* leave_out=\['agg'\], or --"):
+        writer.back_up({"agq": live})
+    with pytest.raises(ConfigurationError, match="leave_out of .* is 'agg': give a list"):
+        writer.back_up({"agq": live}, leave_out="agg")
+    assert ["agg"] == [store for each in checkpoints(state_in(container)) for store in each.indexes]
+    writer.back_up({"agq": live}, leave_out=["agg"])
+
+
 def test_a_store_that_was_left_out_once_is_not_emptied_either(container: BlobContainer, live: Path) -> None:
     writer = opened(container)
     writer.back_up({"store": live, "other": live})
-    writer.back_up({"other": live})
+    writer.back_up({"other": live}, leave_out=["store"])
     with pytest.raises(ConfigurationError, match="it has no files, and store store had 3"):
-        writer.back_up({"store": emptied(live)})
+        writer.back_up({"store": emptied(live)}, leave_out=["other"])
 
 
 def test_a_store_may_be_empty_if_that_is_said_and_if_it_was(

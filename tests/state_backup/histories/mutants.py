@@ -162,7 +162,7 @@ MUTANTS: dict[str, Mutant] = {
         "return False",
     ),
     "a commit of its own that takes effect late is not noticed": edited(
-        "state_backup.backup.writer:StateWriter._find_committed",
+        "state_backup.backup.writer:StateWriter._refresh",
         "self._go_on_from({**known, **self._read_indexes(known)})",
         "pass",
     ),

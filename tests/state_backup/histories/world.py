@@ -124,7 +124,8 @@ class StateWorld(World[StateProcess]):
         keep = frozenset(each for each in ids if process.draws.random() < 0.3)
         self.truth.kept[attempt] = keep
         given = {name: MayBeEmpty(folder) for name, folder in live.items()}
-        checkpoint = writer.back_up(given, {"attempt": attempt}, keep=keep)
+        left_out = {name for each in self.truth.attempts.values() for name in each} - set(stores)
+        checkpoint = writer.back_up(given, {"attempt": attempt}, keep=keep, leave_out=left_out)
         self.trace(f"{process} has committed {attempt}")
         indexes = [writer._indexes[blob] for blob in checkpoint.indexes.values() if blob in writer._indexes]
         self.truth.seen["bytes of files are in an index"] += any(
