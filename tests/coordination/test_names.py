@@ -46,6 +46,15 @@ def test_a_program_without_a_usable_name_is_refused(name: str) -> None:
         leader_blob(name)
 
 
+def test_jobs_of_one_name_in_two_containers_have_tables_of_their_own() -> None:
+    """A table belongs to the account; a blob belongs to its container."""
+    one, two = names_of("east", "flights"), names_of("west", "flights")
+    assert one.blob == two.blob
+    assert one.processors != two.processors
+    tables = {names_of(container, name).processors for container in ("box", "box-2", "box2") for name in NAMES}
+    assert 3 * len(NAMES) == len(tables)
+
+
 def test_the_job_of_a_blob_is_found_again() -> None:
     for name in NAMES:
         assert name == job_of(names_of("box", name).blob)
