@@ -11,6 +11,7 @@ import heapq
 import itertools
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -25,8 +26,10 @@ from azure_account.service import Failure
 from coordination.leadership.election import Elected, Election
 from coordination.leadership.lease import Lease
 from coordination.names import names_of
+from coordination.processors.coordinator import STOP_SECONDS
 from coordination.processors.coordinator_state import ProcessorDeclaration
-from coordination.processors.participant import ListenerError, Participant
+from coordination.processors.listener_calls import ListenerError
+from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming, LeaseTiming
 
@@ -70,6 +73,13 @@ class Schedule:
     def start(self, processor: Processor, loop: Callable[[], None], delay: float) -> None:
         """Begin a loop of a processor in `delay` seconds."""
         self._add(delay, processor, greenlet(loop, self._main))
+
+    def call(self, processor: Processor, act: Callable[[], None]) -> None:
+        """Begin a call in a loop of its own. One that takes no time is over when this returns."""
+        self.start(processor, act, 0.0)
+        if self._current is not None:
+            self._add(0.0, self._current, getcurrent())
+            self._main.switch()
 
     def run(self, reached: Callable[[], object], seconds: float = SETTLED_SECONDS) -> float:
         """Go on until a condition holds. Returns how long it took (s); `TimeoutError` after `seconds`."""
@@ -155,6 +165,7 @@ class Processor:
             job.timing,
             new_id=lambda: f"{name}-{new_id()}",
             stated=ProcessorDeclaration(name=name if job.timing.restart else ""),
+            spawn=lambda act: job.schedule.call(self, act),
         )
         tick = min(job.timing.quick / 2, job.timing.margin / 4)
         for act, left in (
@@ -162,6 +173,7 @@ class Processor:
             (self._poll, lambda: self.participant.seconds_to_poll),
             (self.participant.beat, lambda: self.participant.seconds_to_beat),
             (self.participant.expire, lambda: 0.0),
+            (self.participant.list_tasks, lambda: self.participant.seconds_to_listing),
         ):
             job.schedule.start(self, partial(self._repeat, act, left, tick), delay)
 
@@ -191,12 +203,13 @@ class Processor:
 
     def _leave(self) -> None:
         self.leaving = True
-        self.participant.leave()
+        with suppress(ListenerError):
+            self.participant.leave(STOP_SECONDS)
         self.election.resign()
         self.alive = False
 
     def _repeat(self, act: Callable[[], object], left: Callable[[], float], tick: float) -> None:
-        while not self.leaving:
+        while self._goes_on():
             self._job.schedule.sleep(max(0.0, self.paused_until - self._job.schedule.now()))
             try:
                 act()
@@ -205,8 +218,11 @@ class Processor:
             except ListenerError:
                 self._job.seen["listener failed"] += 1
             self._job.schedule.sleep(tick)
-            while (seconds := left()) > 0 and not self.leaving:
+            while self._goes_on() and (seconds := left()) > 0:
                 self._job.schedule.sleep(min(tick, seconds))
+
+    def _goes_on(self) -> bool:
+        return self.alive and not self.leaving
 
     def _elect(self) -> None:
         if isinstance(self.participant.elect(), Elected):
@@ -237,6 +253,8 @@ class Job:
     """Tasks that have begun."""
     twice: set[str] = field(default_factory=set)
     listing_fails: bool = False
+    listing_seconds: float = 0.0
+    """For how long the function of tasks blocks."""
     lost: set[str] = field(default_factory=set)
     """Tasks of processors that were killed, which have not begun elsewhere."""
 
@@ -253,6 +271,7 @@ class Job:
 
     def listed(self) -> tuple[str, ...]:
         """All tasks."""
+        self.schedule.sleep(self.listing_seconds)
         if self.listing_fails:
             self.seen["listing failed"] += 1
             raise LookupError("the catalogue does not answer")

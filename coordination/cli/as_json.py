@@ -35,6 +35,7 @@ def status_json(report: JobReport | LeaderReport) -> dict[str, object]:
                 "ageSeconds": each.age,
                 "silent": each.silent,
                 "confirmed": each.confirmed,
+                "waitsFor": each.waits or None,
                 "tasks": dict(each.running),
             }
             for each in report.processors

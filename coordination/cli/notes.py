@@ -95,6 +95,7 @@ def _of_processors(report: JobReport) -> list[str]:
         for each in report.processors
         if each.silent and each.leads
     ]
+    found += [f"{each.processor} waits for {each.waits}." for each in report.processors if each.waits]
     if waiting and report.model is not None:
         verb = "is" if len(waiting) == 1 else "are"
         found.append(f"{listing(waiting)} {verb} not in version {_version(report)}, and can be in a later one.")

@@ -55,6 +55,7 @@ class ProcessorReport:
 
     age: seconds since its counter last changed; None without a row. confirmed: a version of the job model, or None.
     running: the tasks that it runs, each with its epoch. renews: it leads, and the lease stands for its heartbeats.
+    waits: what it has been waiting for, for long, such as its listener; empty if nothing is.
     """
 
     processor: str
@@ -65,6 +66,7 @@ class ProcessorReport:
     confirmed: int | None
     running: Mapping[str, int] = field(default_factory=dict)
     renews: bool = False
+    waits: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def _processor(
         return ProcessorReport(name, member, None, silent=False, leads=False, confirmed=None)
     silent, confirmed = listed.age >= death, listed.row.version
     running = {} if silent or model is None else _running(name, confirmed, model)
-    return ProcessorReport(name, member, listed.age, silent, leads, confirmed, running)
+    return ProcessorReport(name, member, listed.age, silent, leads, confirmed, running, waits=listed.row.stated.waits)
 
 
 def _running(name: str, confirmed: int | None, model: PublishedModel) -> dict[str, int]:

@@ -1,4 +1,6 @@
-"""A processor of a job in threads: election, polls, and a watch over the deadline of its heartbeats.
+"""A processor of a job in threads: election, polls, heartbeats, and a watch over deadlines.
+
+The listener and the function of tasks are called in threads that do nothing else, so they may take long, or hang.
 
 coordinator = JobCoordinator(Location("box/flights", options), tasks=[...], listener=listener)
 coordinator.start()
@@ -14,7 +16,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from azure_account.arguments import checked
+from azure_account.arguments import Wait, checked
 from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import AzureBlobError, TransientError
 from azure_account.location import Location
@@ -24,7 +26,8 @@ from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
 from coordination.names import check_processor, check_tasks, names_of, tasks_digest
 from coordination.processors.coordinator_state import ProcessorDeclaration
-from coordination.processors.participant import ListenerError, Participant, TaskListener
+from coordination.processors.listener_calls import ListenerError, TaskListener
+from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming, LeaseTiming
 
@@ -35,12 +38,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+STOP_SECONDS = 180.0
+"""For which `stop` waits for the listener; longer than `TaskQueries` waits for a query that does not stop."""
+_QUICK_SECONDS = 0.1
+"""A call of the listener that returns within this time is over when the poll goes on."""
+
 
 class JobCoordinatorListener(TaskListener, Protocol):
-    """What a processor does. The methods are called one at a time; a poll waits until they return.
+    """What a processor does. The methods are called one at a time, each in a thread of its own.
 
-    If a call takes longer than `death` less `margin`, the others take the processor for dead: they run its other tasks
-    too, in higher epochs, until it is done.
+    If a call takes longer than half of `barrier`, the others take the processor for dead: they run its other tasks
+    too, in higher epochs, until it is done. A call that does not return is named in the log, and in `status`; only
+    `on_coordinator_failure` is called beside it.
     """
 
     def on_coordinator_stop(self) -> None:
@@ -58,8 +67,8 @@ class JobCoordinator:
 
     where: `container/job`: the container of the job's blob, which is created if it is absent, and the name of the job,
     which all its processors give.
-    tasks: the names of all tasks of the job, or a function that returns them. The leader calls it at every poll; its
-    heartbeat waits for it.
+    tasks: the names of all tasks of the job, or a function that returns them. The leader calls it every `heartbeat`,
+    in a thread of its own; while it does not return the tasks stay as they are.
     listener: what begins and stops tasks here.
     processor: a name for people, to which a unique ending is added.
     timing, lease: durations, in seconds.
@@ -99,7 +108,6 @@ class JobCoordinator:
         self._table = ProcessorTable(account.table(names.processors))
         self._election = Election(held, keeps_refused=True)
         fixed = () if callable(tasks) else check_tasks(tasks)
-        wanted = tasks if callable(tasks) else lambda: fixed
         self._metrics = ProcessorMetrics(job, processor)
         stated = ProcessorDeclaration(
             tasks=tasks_digest(fixed) if fixed else "", name=processor if self._timing.restart else ""
@@ -108,12 +116,15 @@ class JobCoordinator:
             self._election,
             self._table,
             listener,
-            wanted,
+            tasks,
             self._timing,
             new_id=new_id,
             stated=stated,
             metrics=self._metrics,
+            spawn=self._call,
         )
+        self._calls: set[int] = set()
+        """The threads in which the listener is called."""
         self._listener, self._ending = listener, threading.Lock()
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._threads = [
@@ -123,6 +134,7 @@ class JobCoordinator:
                 ("poll", self._participant.poll, lambda: self._participant.seconds_to_poll),
                 ("beat", self._participant.beat, lambda: self._participant.seconds_to_beat),
                 ("watch", self._participant.expire, lambda: 0.0),
+                ("tasks", self._participant.list_tasks, lambda: self._participant.seconds_to_listing),
             )
         ]
 
@@ -134,16 +146,17 @@ class JobCoordinator:
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> None:
+    @checked
+    def stop(self, within: Wait = STOP_SECONDS) -> None:
         """Stop all tasks, and leave the job, so that the others need not wait. Returns when the listener was called.
 
-        If the listener cannot stop its tasks, `on_coordinator_failure` is called, and the others wait for `death`.
-        From within the listener it does nothing: raise an error instead.
+        If the listener cannot stop its tasks, or does not return within these seconds, `on_coordinator_failure` is
+        called, and the others wait for `death`. From within the listener it does nothing: raise an error instead.
         """
-        if threading.current_thread() in self._threads:
+        if threading.get_ident() in self._calls:
             return
         if self._begin_to_end():
-            self._end(self._leave())
+            self._end(self._leave(within), within)
         self._ended.wait()
 
     @property
@@ -196,17 +209,37 @@ class JobCoordinator:
     def _fail(self, error: Exception) -> None:
         if self._begin_to_end():
             logger.error("the coordinator stops: %s", error)
-            self._leave()
-            self._end(_cause(error))
+            self._leave(STOP_SECONDS)
+            self._end(_cause(error), STOP_SECONDS)
 
-    def _end(self, error: Exception | None) -> None:
-        try:
-            if error is None:
-                self._listener.on_coordinator_stop()
-            else:
-                self._listener.on_coordinator_failure(error)
-        finally:
-            self._ended.set()
+    def _end(self, error: Exception | None, within: float) -> None:
+        """Tell the listener why the coordinator has ended. What it raises is logged; nobody waits for it for ever."""
+
+        def tell() -> None:
+            try:
+                if error is None:
+                    self._listener.on_coordinator_stop()
+                else:
+                    self._listener.on_coordinator_failure(error)
+            except Exception:
+                logger.exception("the listener raised at the end")
+
+        self._call(tell, within)
+        self._ended.set()
+
+    def _call(self, act: Callable[[], None], within: float = _QUICK_SECONDS) -> None:
+        """Call the listener in a thread of its own, and wait for that so long."""
+
+        def run() -> None:
+            self._calls.add(threading.get_ident())
+            try:
+                act()
+            finally:
+                self._calls.discard(threading.get_ident())
+
+        thread = threading.Thread(target=run, name=f"{self._threads[0].name}-listener", daemon=True)
+        thread.start()
+        thread.join(within)
 
     def _begin_to_end(self) -> bool:
         """End the threads. True for the first call."""
@@ -214,14 +247,15 @@ class JobCoordinator:
             if self._stopping.is_set():
                 return False
             self._stopping.set()
-        for thread in self._threads:
+        for thread in self._threads[:-1]:  # the last one may be in the function of tasks
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join()
         return True
 
-    def _leave(self) -> Exception | None:
+    def _leave(self, within: float) -> Exception | None:
         """Stop the tasks and leave job and election. Returns the listener's error if it cannot stop its tasks."""
-        failed = [_attempt(act) for act in (self._participant.leave, lambda: self._count(self._election.resign()))]
+        acts = (lambda: self._participant.leave(within), lambda: self._count(self._election.resign()))
+        failed = [_attempt(act) for act in acts]
         self._metrics.close()
         return failed[0]
 

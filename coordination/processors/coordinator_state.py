@@ -39,6 +39,7 @@ class ProcessorDeclaration:
     death: seconds after which it is dead to others. tasks: a digest of its list of tasks, empty if that is a function.
     name: under which it restarts, empty if it does not. away: the seconds for which it keeps its tasks since it has
     stopped in order; None while it runs. leads: the epoch in which the renewals of its lease replace its heartbeats.
+    waits: what it has been waiting for, for long, such as its listener; empty if nothing is.
     """
 
     death: float | None = None
@@ -46,6 +47,7 @@ class ProcessorDeclaration:
     name: str = ""
     away: float | None = None
     leads: int | None = None
+    waits: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class ProcessorState:
     """What a processor knows of itself and of the others.
 
     running: its tasks, each with its epoch. confirmed: the version that its row has. alive: who lives, as a leader sees
-    it. watched: None unless it leads.
+    it. settled: who has lived for long enough to get tasks. watched: None unless it leads.
     """
 
     processor: str
@@ -161,6 +163,7 @@ class ProcessorState:
     running: Mapping[str, int] = field(default_factory=dict)
     confirmed: int | None = None
     alive: frozenset[str] = frozenset()
+    settled: frozenset[str] = frozenset()
     watched: WatchedBarrier | None = None
 
 
@@ -176,15 +179,19 @@ def step(
         return state, (*stop, JoinAnew())
     actions = _work(state, seen.published)
     if not seen.leads:  # who reads no rows must not take what it has seen as a leader for what there is later
-        return replace(state, liveness=FailureDetector(), alive=frozenset(), watched=None), actions
+        unknown = frozenset[str]()
+        return replace(state, liveness=FailureDetector(), alive=unknown, settled=unknown, watched=None), actions
     counters = {processor: row.counter for processor, row in seen.newest.items()}
-    liveness = observe(state.liveness, counters, now, timing.heartbeat)
+    # Nobody is a newcomer in a job that begins.
+    members = frozenset(counters) if seen.published is None else _last_members(seen.published)
+    liveness = observe(state.liveness, counters, members, now, timing.heartbeat)
     # A processor that was silent until `begun` may have counted up while this one was suspended amid its reading.
     alive = liveness.alive(seen.begun, deaths(seen.newest, timing)) - _led_until(seen)
     state = replace(
         state,
         liveness=liveness,
         alive=alive | {state.processor},
+        settled=liveness.settled(members - {state.processor}, seen.begun, timing.heartbeat) | {state.processor},
         watched=_watch_barrier(state.watched, seen.published, now),
     )
     return state, (*actions, *_lead(state, seen, now, timing))
@@ -288,6 +295,12 @@ def waiting_for(
     return frozenset(each for each in processors if each not in rows or rows[each].version != version)
 
 
+def _last_members(published: PublishedModel) -> frozenset[str]:
+    """The processors of the present model and of the one before: the dead are in that one until they are forgotten."""
+    before = () if published.previous is None else published.previous.processors
+    return frozenset((*published.current.processors, *before))
+
+
 def _owners(published: PublishedModel) -> frozenset[str]:
     return frozenset(to.processor for to in published.current.tasks.values())
 
@@ -333,14 +346,13 @@ def _members(state: ProcessorState, seen: Observation, stalled: frozenset[str]) 
     before = frozenset[str]() if published is None else frozenset(published.current.processors)
     version = None if published is None else published.current.version
     places = {rows[each].stated.name: each for each in sorted(before & rows.keys()) if rows[each].stated.name}
-    settled = state.liveness.settled() | {state.processor}
     present, returned = (before & alive) - stalled - away, dict[str, str]()
     for each in sorted((alive - before - away - stalled) & rows.keys()):
         name, knows = rows[each].stated.name, rows[each].version in (None, version)
         place = places.get(name)
         if place is not None and place in alive - away:
             continue
-        if knows and (each in settled or place in away):
+        if knows and (each in state.settled or place in away):
             present |= {each}
             if place is not None:
                 returned[each], places[name] = place, each

@@ -1,6 +1,7 @@
 """One processor of a job: reads what the others have written, does what `coordinator_state.step` says, and counts up.
 
-It makes requests and calls the listener, one after the other. `coordinator` runs it in threads.
+It makes requests, one after the other; the listener and the function of tasks are called in threads of their own, and
+no request waits for them. `coordinator` runs it in threads.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_never
 
@@ -16,7 +18,6 @@ from azure_account.account import Done
 from azure_account.errors import AzureBlobError, ConfigurationError, TransientError, describe
 from coordination.leadership.election import Elected
 from coordination.metrics import ProcessorMetrics
-from coordination.names import check_tasks
 from coordination.processors.coordinator_state import (
     BeginTasks,
     Confirm,
@@ -33,14 +34,19 @@ from coordination.processors.coordinator_state import (
     step,
 )
 from coordination.processors.job_model import BarrierState, from_content, to_content
+from coordination.processors.listener_calls import ListenerCalls, ListenerError
+from coordination.processors.listing import TaskLister
+from coordination.processors.waits import Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from coordination.leadership.election import Change, Deposed, Election
     from coordination.leadership.lease import Term
     from coordination.processors.coordinator_state import Action
     from coordination.processors.job_model import PublishedModel
+    from coordination.processors.listener_calls import TaskListener
+    from coordination.processors.listing import TaskSource
     from coordination.processors.processor_table import ProcessorTable
     from coordination.timing import CoordinatorTiming
 
@@ -48,25 +54,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class ListenerError(Exception):
-    """The listener did not begin or stop tasks. The cause is what it has raised."""
-
-
-class TaskListener(Protocol):
-    """Begins and stops tasks, each in an epoch that its writes present. A method returns when it is done."""
-
-    def on_new_job_model(self, tasks: Mapping[str, int]) -> None:
-        """Begin these tasks, each with the epoch that its writes present. The others run on."""
-
-    def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
-        """Stop these tasks: other processors get them. They must write nothing when this returns.
-
-        Called again if it has failed, also for tasks that have stopped, or have not begun.
-        """
-
-
 class Participant:
-    """One processor. A thread calls `poll` again and again, others `beat`, `expire` and `elect`.
+    """One processor. A thread calls `poll` again and again, others `beat`, `expire`, `elect` and `list_tasks`.
+
+    spawn: calls a function in a thread of its own, as `ListenerCalls` says; by default it is called at once.
 
     While it leads, the renewals of its lease are its heartbeats. It has its row say so first
     (`ProcessorDeclaration.leads`): the next leader then takes it for dead as soon as the lease has expired.
@@ -77,18 +68,22 @@ class Participant:
         election: Election,
         table: ProcessorTable,
         listener: TaskListener,
-        tasks: Callable[[], Sequence[str]],
+        tasks: TaskSource,
         timing: CoordinatorTiming,
         *,
         new_id: Callable[[], str],
         stated: ProcessorDeclaration | None = None,
         metrics: ProcessorMetrics | None = None,
+        spawn: Callable[[Callable[[], None]], None] = lambda act: act(),
     ) -> None:
-        self._election, self._table, self._listener, self._tasks = election, table, listener, tasks
+        self._election, self._table = election, table
         self._timing, self._new_id, self._clock = timing, new_id, election.lease.clock
         self._stated = replace(stated or ProcessorDeclaration(), death=timing.death)
         self.state = ProcessorState(new_id())
         self._metrics = metrics or ProcessorMetrics("", "")
+        self._waits = Waits(f"processor {self.state.processor} of {election.lease.target}", self._clock, timing.request)
+        self._lister = TaskLister(tasks, self._waits)
+        self._calls = ListenerCalls(listener, self._clock, self._waits, spawn, self._metrics)
         self._counter = 0
         self._epoch: int | None = None
         self._content: Mapping[str, Any] | None = None
@@ -100,23 +95,23 @@ class Participant:
         """When the last heartbeat that succeeded had begun."""
         self._polled_at = now
         """When the last poll that succeeded has ended."""
-        self._election_due = self._poll_due = self._beat_due = now
+        self._election_due = self._poll_due = self._beat_due = self._listing_due = now
         self._expired = False  # once overdue it stays so until it has joined again: others may have its tasks
         self._stands_from = now  # a leader that could not act lets others lead for a while
         self._led: int | None = None  # the epoch in which renewals are its heartbeats
         self._told: int | None = None  # the epoch in which its row says so
         self._older = False  # whether the leader has seen a row of an older release, which does not know that
-        self._acting = threading.RLock()  # guards the state, and all calls of the listener
+        self._acting = threading.RLock()  # guards the state
         self._writing = threading.RLock()  # guards the row
 
     def elect(self) -> Change | None:
         """Take a step in the election, if one is due: renew the lease, or acquire it when a poll has found it free.
 
-        A processor whose heartbeats are overdue, or whose polls do not end, does not lead.
+        A processor whose heartbeats are overdue, or whose polls do not end, or whose listener hangs, does not lead.
         """
-        now = self._clock.monotonic()
+        late = self._clock.monotonic() - self._polled_at >= self._timing.overdue_after
         try:
-            return self._elect(unfit=self.overdue or now - self._polled_at >= self._timing.overdue_after)
+            return self._elect(unfit=self.overdue or late or self._hangs)
         finally:
             asks = self._election.term is not None or self._election.lease.free
             wait = max(self._election.wait if asks else 0.0, self._timing.quick / 2)
@@ -130,19 +125,28 @@ class Participant:
         change = self._election.step()
         self._election.lease.free = False  # until the next poll; if the step has raised it is repeated
         if isinstance(change, Elected):
-            self._poll_due = self._clock.monotonic()
+            self._poll_due = self._listing_due = self._clock.monotonic()
         return change
+
+    def list_tasks(self) -> None:
+        """Ask the function of tasks, if this processor leads. It may take as long as it likes."""
+        self._listing_due = self._clock.monotonic() + self._timing.heartbeat
+        term = self._election.term
+        if term is not None and self._election.leads():
+            self._lister.ask(term.epoch)
 
     def poll(self) -> None:
         """Read and act. Errors of storage are raised; the next poll goes on from there.
 
         `ListenerError` if the listener fails. `ConfigurationError` if the leader gets no tasks from the function.
         """
+        self._calls.check()
         begun, overdue = self._clock.monotonic(), self.overdue
         self._poll_due = begun + self._timing.quick
         leads, term = self._election.leads(), self._election.term
         epoch, published, etag = self._read(term if leads else None)
-        leads = leads and term is not None and bool(etag)
+        tasks = self._wanted(term.epoch) if leads and term is not None and etag else None
+        leads = tasks is not None  # who does not know the tasks of the job cannot distribute them
         observation = Observation(
             epoch=epoch,
             published=published,
@@ -150,14 +154,12 @@ class Participant:
             begun=begun,
             overdue=overdue or self.overdue,
             leads=leads,
-            tasks=self._wanted() if leads else (),
+            tasks=tasks or (),
             expired=None if term is None else term.expired,
         )
         with self._acting:
             self.state, actions = step(self.state, observation, self._clock.monotonic(), self._timing)
-        for action in actions:
-            if not self._do(action, etag):
-                break
+        self._act(actions, etag)
         self._polled_at = self._clock.monotonic()
         self._poll_due = self._polled_at + self._pause(observation)
 
@@ -170,6 +172,11 @@ class Participant:
     def seconds_to_poll(self) -> float:
         """Until the next call of `poll`. It may become shorter: ask again in between."""
         return max(0.0, self._poll_due - self._clock.monotonic())
+
+    @property
+    def seconds_to_listing(self) -> float:
+        """Until the next call of `list_tasks`. It may become shorter: ask again in between."""
+        return max(0.0, self._listing_due - self._clock.monotonic())
 
     @property
     def seconds_to_beat(self) -> float:
@@ -187,16 +194,15 @@ class Participant:
         return self._clock.monotonic() - self._confirmed_at >= self._timing.overdue_after
 
     def expire(self) -> None:
-        """Stop all tasks if the processor is overdue. Makes no request."""
-        if not self.overdue:
-            return
-        with self._acting:
-            if self.overdue:
-                self._expired = True
-                self._stop_all()
+        """Begin to stop all tasks if the processor is overdue, and log what it waits for. Makes no request."""
+        self._waits.report()
+        if self.overdue:
+            self._expired = True
+            self._run(StopTasks(self.state.running))
+            self._calls.check()
 
     def beat(self) -> None:
-        """Count up, unless polls have not ended for long: then the listener hangs, and the others get the tasks.
+        """Count up, unless a poll or the listener does not end: then the others get the tasks.
 
         If the processor may have been dead to the others until now, its tasks stop.
         """
@@ -204,17 +210,24 @@ class Participant:
         self._beat_due = begin + self._timing.heartbeat
         if self.overdue:
             self.expire()
-        elif begin - self._polled_at < self._timing.silent_after:
+        elif begin - self._polled_at < self._timing.silent_after and not self._hangs:
             self._count_up()
 
-    def leave(self) -> None:
+    def leave(self, within: float) -> None:
         """Stop all tasks and delete the row, so that the others need not wait. The election is resigned apart.
 
-        If the tasks cannot be stopped the row stays: the others wait until the processor is dead. With `restart` the
-        row stays too, and says for how long.
+        If the tasks cannot be stopped, or not within these seconds, the row stays: the others wait until the processor
+        is dead. With `restart` the row stays too, and says for how long.
         """
-        with self._acting:
-            self._stop_all()
+        end = self._clock.monotonic() + within
+        self._await_listener(end)
+        try:
+            self._calls.check()
+        except ListenerError as error:  # all tasks stop now, whatever went wrong before
+            logger.warning("%s", error)
+        self._run(StopTasks(self.state.running))
+        self._await_listener(end)
+        self._calls.check()
         with self._writing:
             if self._timing.restart and not self.overdue:
                 self._stated = replace(self._stated, away=self._timing.restart, leads=None)
@@ -222,6 +235,17 @@ class Participant:
                 self._put(self._row())
             else:
                 self._table.delete(self._row())
+
+    def _await_listener(self, end: float) -> None:
+        """Wait until the listener has returned; `ListenerError` when this time has come."""
+        if not self._calls.wait(end):
+            text = f"The listener of {self.state.processor} has not returned for {self._calls.seconds:.0f} s"
+            raise ListenerError(text) from TimeoutError(f"{text}: end this process, if its tasks may write still.")
+
+    @property
+    def _hangs(self) -> bool:
+        """Whether a call of the listener takes so long that the others get the tasks."""
+        return self._calls.seconds >= self._timing.silent_after
 
     def gauges(self) -> dict[str, int]:
         """The values of `coordination.metrics.GAUGES` that are known."""
@@ -244,7 +268,8 @@ class Participant:
         """
         if term is not None and self._written is not None and self._written[0] == term.epoch:
             return self._written
-        found = self._election.lease.read()
+        with self._waits.on(f"blob {self._election.lease.target}"):
+            found = self._election.lease.read()
         content = {} if found is None else found[0].content
         if content is not self._content:  # it is parsed only when it is another one: it may have thousands of tasks
             self._published, self._content = from_content(content, self._election.lease.target), content
@@ -257,7 +282,8 @@ class Participant:
 
     def _rows(self) -> tuple[ProcessorRow, ...]:
         """All rows. What they say about the other processors is noted."""
-        rows = self._table.rows()
+        with self._waits.on("the table of the job's processors"):
+            rows = self._table.rows()
         self._older = any(row.stated.death is None for row in rows if row.processor != self.state.processor)
         digest = self._stated.tasks
         differing = frozenset(row.processor for row in rows if digest and row.stated.tasks not in ("", digest))
@@ -270,22 +296,26 @@ class Participant:
         self._differing = differing
         return rows
 
-    def _wanted(self) -> tuple[str, ...]:
-        """All tasks of the job; those of the model if the function fails.
+    def _wanted(self, epoch: int) -> tuple[str, ...] | None:
+        """All tasks of the job; those of the model if the function fails, or has not answered. None if neither exists.
 
-        `ConfigurationError` if it fails before there is a model, unless storage gave it no answer.
+        `ConfigurationError` if the function fails before there is a model, unless storage gave it no answer.
         """
-        try:
-            return check_tasks(self._tasks())
-        except Exception as error:
-            step = "Mend the function that is given as tasks: it returns a list of names."
-            text = describe("List the tasks of", self._election.lease.target, str(error) or repr(error), step)
-            if self._published is None:
-                if isinstance(error, TransientError):
-                    raise
-                raise ConfigurationError(text) from error
-            logger.error("%s The tasks stay as they are.", text)  # noqa: TRY400 - the text has the cause
-            return tuple(self._published.current.tasks)
+        answer = self._lister.answer(epoch)
+        if isinstance(answer, tuple):
+            return answer
+        model = None if self._published is None else tuple(self._published.current.tasks)
+        if answer is None:
+            return model
+        step = "Mend the function that is given as tasks: it returns a list of names."
+        text = describe("List the tasks of", self._election.lease.target, str(answer) or repr(answer), step)
+        if model is not None:
+            logger.error("%s The tasks stay as they are.", text)
+        elif isinstance(answer, TransientError):
+            raise answer
+        else:
+            raise ConfigurationError(text) from answer
+        return model
 
     def _pause(self, seen: Observation) -> float:
         """Seconds until the next poll: short while a barrier is open, and not beyond the next death."""
@@ -300,12 +330,23 @@ class Participant:
 
     # acting
 
+    def _act(self, actions: Iterable[Action], etag: str) -> None:
+        """Do what the step says, in its order, as a worker and as the leader.
+
+        What a worker cannot do, or is at, leaves out what it does after that; a leader does not wait for its listener.
+        """
+        works = leads = True
+        for action in actions:
+            if isinstance(action, (Publish, Forget)):
+                leads = leads and self._do(action, etag)
+            else:
+                works = works and self._do(action, etag)
+
     def _do(self, action: Action, etag: str) -> bool:
         """Whether the action was done."""
         match action:
             case StopTasks() | BeginTasks():
-                with self._acting:
-                    return self._run(action)
+                return self._run(action)
             case Confirm(version):
                 return self._confirm(version)
             case Publish():
@@ -321,34 +362,35 @@ class Participant:
                 assert_never(action)
 
     def _run(self, action: StopTasks | BeginTasks) -> bool:
-        """Have the listener stop or begin tasks, if it still is what is to be done: time has passed since the step."""
-        running = self.state.running
-        match action:
-            case StopTasks(tasks):
-                tasks = {task: epoch for task, epoch in tasks.items() if running.get(task) == epoch}
-                if tasks:
-                    self._call("stop", self._listener.on_job_model_expired, tasks)
-                self.state = after(self.state, StopTasks(tasks))
-            case BeginTasks(tasks):
-                if self.overdue:
-                    return False
+        """Have the listener stop or begin tasks, if it still is what is to be done. Whether that is done already.
+
+        It is not while an earlier call goes on: what is left to do is found again when that has returned.
+        """
+        if not self._calls.claim():
+            return False
+        with self._acting:
+            if isinstance(action, StopTasks):
+                running = self.state.running
+                action = StopTasks({task: of for task, of in action.tasks.items() if running.get(task) == of})
+            elif self.overdue:
+                self._calls.release()
+                return False
+            else:
                 self.state = after(self.state, action)
-                self._call("begin", self._listener.on_new_job_model, tasks)
-        return True
+        if not action.tasks:
+            self._calls.release()
+            return True
+        self._calls.make(
+            "begin" if isinstance(action, BeginTasks) else "stop", action.tasks, partial(self._ran, action)
+        )
+        self._calls.check()
+        return not self._calls.busy
 
-    def _stop_all(self) -> None:
-        self._run(StopTasks(self.state.running))
-
-    def _call(self, name: str, call: Callable[[Mapping[str, int]], None], tasks: Mapping[str, int]) -> None:
-        """Call the listener. Whatever it raises, also to end the process, is not taken for an error of storage."""
-        begin = self._clock.monotonic()
-        try:
-            call(tasks)
-        except BaseException as error:
-            text = f"The tasks {', '.join(sorted(tasks))[:200]} did not {name}: {error!r}"
-            raise ListenerError(text) from error
-        self._metrics.record("listenerSeconds", self._clock.monotonic() - begin, call=name)
-        self._metrics.count("tasksBegun" if name == "begin" else "tasksStopped", len(tasks))
+    def _ran(self, action: StopTasks | BeginTasks) -> None:
+        """The listener has returned."""
+        with self._acting:
+            self.state = after(self.state, action)
+        self._poll_due = self._clock.monotonic()
 
     def _publish(self, action: Publish, etag: str) -> bool:
         term, published, watched = self._election.term, action.published, self.state.watched
@@ -381,6 +423,8 @@ class Participant:
         return True
 
     def _rejoin(self) -> bool:
+        if self._calls.busy:
+            return False
         logger.warning(
             "processor %s has not confirmed its heartbeat for %.0f s: it joins %s again",
             self.state.processor, self._clock.monotonic() - self._confirmed_at, self._election.lease.target,
@@ -407,13 +451,14 @@ class Participant:
         If renewals are late the row counts again, so that a leader that loses its lease keeps its tasks.
         """
         with self._writing:
-            begin, term = self._clock.monotonic(), self._election.term
+            begin, term, waits = self._clock.monotonic(), self._election.term, self._waits.text()
             leads = term.epoch if term is not None and not steps_down and self._renews(term) else None
             if leads is not None:
-                if self._told == leads and not self._older:
+                if self._told == leads and not self._older and waits == self._stated.waits:
                     return
                 self._led = leads  # before the row says so
             self._counter += 1
+            self._stated = replace(self._stated, waits=waits)
             stated = replace(self._stated, leads=leads)
             if not self._put(ProcessorRow(self.state.processor, self.state.confirmed, self._counter, stated)):
                 return
@@ -447,7 +492,8 @@ class Participant:
     def _put(self, row: ProcessorRow) -> bool:
         """Whether storage has confirmed the row."""
         try:
-            done = isinstance(self._table.put(row, leads=self._election.leads()), Done)
+            with self._waits.on("the table of the job's processors"):
+                done = isinstance(self._table.put(row, leads=self._election.leads()), Done)
         except AzureBlobError:
             self._metrics.count("heartbeatsFailed")
             raise

@@ -80,7 +80,8 @@ class ProcessorTable:
 def _to_properties(stated: ProcessorDeclaration) -> dict[str, str | float]:
     """What is not stated is not stored. An older release ignores all of it."""
     epoch = None if stated.leads is None else str(stated.leads)  # an epoch may be more than 32 bits
-    named = {"death": stated.death, "away": stated.away, "leads": epoch, "name": stated.name, "tasks": stated.tasks}
+    texts = {"leads": epoch, "name": stated.name, "tasks": stated.tasks, "waits": stated.waits}
+    named = {"death": stated.death, "away": stated.away, **texts}
     return {key: value for key, value in named.items() if value is not None and value != ""}
 
 
@@ -93,6 +94,7 @@ def _stated(properties: Mapping[str, str | float | bool]) -> ProcessorDeclaratio
         _text(properties.get("name")),
         _seconds(properties.get("away")),
         int(epoch) if isinstance(epoch, str) and _VERSION.fullmatch(epoch) else None,
+        _text(properties.get("waits")),
     )
 
 

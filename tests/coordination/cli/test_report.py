@@ -15,7 +15,7 @@ from coordination.cli.as_text import age_text, changes, status_text
 from coordination.cli.notes import listing, notes, task_state
 from coordination.cli.report import JobReport, JobSnapshot, LeaderReport, job_report, leader_report
 from coordination.leadership.lease_document import LeaseDocument
-from coordination.processors.coordinator_state import ListedRow, ProcessorRow
+from coordination.processors.coordinator_state import ListedRow, ProcessorDeclaration, ProcessorRow
 from coordination.processors.job_model import Assignment, BarrierState, JobModel, PublishedModel, to_content
 
 A, B, C = "a-00000001", "b-00000002", "c-00000003"
@@ -27,8 +27,10 @@ MOVING = PublishedModel(EIGHT, BarrierState.START, SEVEN)
 MOVED = PublishedModel(EIGHT, BarrierState.END, SEVEN)
 
 
-def row(processor: str, version: int | None, age: float = 1.0, *, leads: bool = False, counter: int = 1) -> ListedRow:
-    return ListedRow(ProcessorRow(processor, version, counter), leads, age)
+def row(
+    processor: str, version: int | None, age: float = 1.0, *, leads: bool = False, counter: int = 1, waits: str = ""
+) -> ListedRow:
+    return ListedRow(ProcessorRow(processor, version, counter, ProcessorDeclaration(waits=waits)), leads, age)
 
 
 def report_of(
@@ -117,6 +119,12 @@ def test_a_silent_processor_runs_nothing() -> None:
         f"Nobody runs t3: their processor {B} is silent.",
     ] == notes(report)
     assert not report_of(RUN_BY_SEVEN, row(B, 7, age=29.9)).processors[1].silent
+
+
+def test_what_a_processor_waits_for_is_said() -> None:
+    report = report_of(RUN_BY_SEVEN, row(A, 7, age=1), row(B, 7, age=2, waits="its listener to stop t3"))
+    assert f"{B} waits for its listener to stop t3." in notes(report)
+    assert [None, "its listener to stop t3"] == [each["waitsFor"] for each in status_json(report)["processors"]]  # type: ignore[attr-defined]
 
 
 def test_a_leader_that_is_silent_is_named() -> None:
@@ -228,7 +236,7 @@ def test_the_json_has_all_of_it() -> None:
     assert {"version": 8, "barrier": "START 8", "waitsFor": [], "timedOut": None} == document["jobModel"]
     assert {
         "processor": A, "member": True, "isLeader": True, "ageSeconds": 1.0, "silent": False, "confirmed": 8,
-        "tasks": {"t1": 5},
+        "waitsFor": None, "tasks": {"t1": 5},
     } == document["processors"][0]  # fmt: skip
     assert {"task": "t2", "processor": C, "epoch": 8, "runsOn": None, "state": "does not run: silent"} == (
         document["tasks"][1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from azure_account.account import Unknown
 from coordination.leadership.lease import Lease
 from coordination.leadership.lease_document import LeaseDocument, from_json
-from coordination.processors import coordinator_state, participant
+from coordination.processors import coordinator_state, liveness, participant
 from coordination.processors.coordinator_state import Confirm, ProcessorRow, StopTasks
 from coordination.processors.job_model import BarrierState, Members, PublishedModel, from_content, next_model
 from coordination.processors.liveness import CounterObservation, FailureDetector
@@ -117,7 +117,7 @@ def compares_clocks(patch: pytest.MonkeyPatch) -> None:
     def with_time(self: Participant) -> ProcessorRow:
         return ProcessorRow(self.state.processor, self.state.confirmed, int(self._clock.monotonic()))
 
-    def by_time(_: FailureDetector, counters: Mapping[str, int], now: float, heartbeat: float) -> FailureDetector:
+    def by_time(_: FailureDetector, counters: Mapping[str, int], *__: object) -> FailureDetector:
         return FailureDetector(
             {each: CounterObservation(counter, float(counter), 2) for each, counter in counters.items()}
         )
@@ -187,7 +187,12 @@ def waits_for_every_processor(patch: pytest.MonkeyPatch) -> None:
 
 def gives_newcomers_tasks_at_once(patch: pytest.MonkeyPatch) -> None:
     """A newcomer gets tasks when its first heartbeat is seen."""
-    patch.setattr(FailureDetector, "settled", lambda self: frozenset(self.seen))
+    patch.setattr(FailureDetector, "settled", lambda self, *_: frozenset(self.seen))
+
+
+def trusts_newcomers_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """A newcomer gets tasks after two heartbeats, also when others have died young."""
+    patch.setattr(liveness, "SETTLED_CHANGES", (2, 2, 2))
 
 
 MISTAKES = {

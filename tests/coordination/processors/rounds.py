@@ -68,6 +68,7 @@ def turn(member: Member) -> None:
     """What the threads of a process do in a heartbeat."""
     member.participant.expire()
     member.participant.elect()
+    member.participant.list_tasks()
     member.participant.poll()
     if member.election.term is None:
         member.participant.elect()  # the poll may have found the lease free
@@ -76,7 +77,8 @@ def turn(member: Member) -> None:
 
 def turn_in_spite_of_errors(member: Member) -> None:
     """A heartbeat whose threads go on when storage does not answer."""
-    for act in (member.participant.expire, member.participant.elect, member.participant.poll, member.participant.beat):
+    one = member.participant
+    for act in (one.expire, one.elect, one.list_tasks, one.poll, one.beat):
         with suppress(TransientError):
             act()
 

@@ -330,11 +330,11 @@ def test_a_function_of_tasks_that_fails_later_is_logged_and_the_model_stays(
     def fail() -> list[str]:
         raise failure
 
-    one.participant._tasks = fail
+    one.participant._lister._source = fail
     for _ in range(3):
         job.round()
     assert set(TASKS) == set(one.running)
-    one.participant._tasks = lambda: ["t0", "t9"]
+    one.participant._lister._source = lambda: ["t0", "t9"]
     for _ in range(4):
         job.round()
     assert {"t0", "t9"} == one.running.keys()

@@ -13,12 +13,14 @@ from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
+from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
+from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import CoordinatorTiming, LeaseTiming
 from tools import reporting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 LEASE = LeaseTiming(duration=15, renew_every=0.05, poll_every=0.05, request=0.1, margin=14.5)
 TIMING = CoordinatorTiming(heartbeat=0.05, death=1.5, margin=0.5, request=0.1, barrier=5)
@@ -66,10 +68,16 @@ def started() -> Iterator[list[JobCoordinator]]:
         coordinator.stop()
 
 
-def start(started: list[JobCoordinator], account: MemoryAccount, listener: Listener, name: str) -> JobCoordinator:
+def start(
+    started: list[JobCoordinator],
+    account: MemoryAccount,
+    listener: Listener,
+    name: str,
+    tasks: Sequence[str] | Callable[[], Sequence[str]] = TASKS,
+) -> JobCoordinator:
     coordinator = JobCoordinator(
         Location.in_account(account, "box/flights"),
-        tasks=TASKS,
+        tasks=tasks,
         listener=listener,
         processor=name,
         timing=TIMING,
@@ -166,6 +174,69 @@ def test_stop_from_within_the_listener_does_nothing(account: MemoryAccount, star
     start(started, account, listener, "p1")
     wait_for(lambda: len(listener.running) == 6)
     assert not listener.stopped
+
+
+def test_a_function_of_tasks_that_hangs_is_named_and_keeps_nobody_from_taking_over_or_stopping(
+    account: MemoryAccount, started: list[JobCoordinator], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two, hangs, may_go_on = Listener(), Listener(), threading.Event(), threading.Event()
+
+    def listed() -> list[str]:
+        if hangs.is_set():
+            may_go_on.wait(300)
+        return TASKS
+
+    first = start(started, account, one, "one", tasks=listed)
+    wait_for(lambda: shared(one))
+    hangs.set()
+    try:
+        wait_for(lambda: "processor one-" in caplog.text and "waits for the function of tasks, since" in caplog.text)
+        second = start(started, account, two, "two")
+        wait_for(lambda: shared(one, two))
+        assert first.leads()
+        second.stop()
+        wait_for(lambda: shared(one))
+        first.stop()
+        assert one.stopped
+    finally:
+        may_go_on.set()
+
+
+def test_stop_returns_although_the_listener_hangs_and_says_so(
+    account: MemoryAccount, started: list[JobCoordinator], caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = Listener()
+    coordinator = start(started, account, listener, "one")
+    wait_for(lambda: shared(listener))
+    listener.may_stop.clear()
+    try:
+        coordinator.stop(within=0.3)
+        assert isinstance(listener.failure, TimeoutError)
+        assert "has not returned for" in caplog.text
+        assert "has not returned for" in str(listener.failure)
+        assert not listener.stopped
+        rows = account.table(names_of("box", "flights").processors).query()
+        assert 1 == len(list(rows)), "the others wait until it is dead"
+    finally:
+        listener.may_stop.set()
+
+
+def test_a_listener_that_hangs_is_named_in_the_log_and_in_the_row_of_its_processor(
+    account: MemoryAccount, started: list[JobCoordinator], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = Listener(), Listener()
+    start(started, account, one, "one")
+    wait_for(lambda: shared(one))
+    one.may_stop.clear()
+    try:
+        start(started, account, two, "two")
+        wait_for(lambda: "waits for its listener to stop t" in caplog.text)
+        table = ProcessorTable(account.table(names_of("box", "flights").processors))
+        wait_for(lambda: any("its listener to stop t" in row.stated.waits for row in table.rows()))
+    finally:
+        one.may_stop.set()
+    wait_for(lambda: "for its listener to stop t" in caplog.text and "it goes on" in caplog.text)
+    wait_for(lambda: shared(one, two))
 
 
 def test_a_leader_whose_listener_hangs_leaves_the_lead_and_its_tasks_to_others(

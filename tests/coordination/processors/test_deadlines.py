@@ -13,6 +13,7 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
 from coordination.checkpoints import CheckpointStore
 from coordination.leadership.lease import Lease, Renewed, Term
+from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
 from coordination.processors.coordinator_state import (
     BeginTasks,
@@ -169,14 +170,14 @@ def test_the_lease_is_released_after_the_tasks_have_stopped(
 
     class Watching(Listener):
         def on_job_model_expired(self, tasks: Mapping[str, int]) -> None:
-            held.append(leased(account, coordinator._blob))
+            held.append(leased(account, names_of("box", "flights").blob))
             super().on_job_model_expired(tasks)
 
     listener = Watching()
     coordinator = start(started, account, listener, "one")
     wait_for(lambda: len(listener.running) == 6)
     coordinator.stop()
-    assert ([True], False) == (held, leased(account, coordinator._blob))
+    assert ([True], False) == (held, leased(account, names_of("box", "flights").blob))
 
 
 def test_the_tasks_stop_in_time_although_every_request_hangs(

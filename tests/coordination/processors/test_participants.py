@@ -22,7 +22,8 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.policy import RetryPolicy
 from coordination.leadership.election import Election
 from coordination.leadership.lease import Lease
-from coordination.processors.participant import ListenerError, Participant
+from coordination.processors.listener_calls import ListenerError
+from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming
 from tests.coordination.leadership.contenders import BLOB, OwnClock, SlowFaults
@@ -207,7 +208,7 @@ class World:
         """What the threads of a process do in a poll interval."""
         self.seen["woke running"] += process.participant.overdue and bool(process.running)
         one = process.participant
-        for act in (one.expire, one.elect, one.poll, one.beat):
+        for act in (one.expire, one.elect, one.list_tasks, one.poll, one.beat):
             self.attempt(act)
         self.seen["leads"] += process.election.leads()
         self.seen["joined anew"] += process.participant.state.processor not in self.seen_ids(process)
@@ -232,7 +233,7 @@ class World:
 
     def leave(self, process: Process) -> None:
         """A process ends in order, as far as storage answers."""
-        for act in (process.participant.leave, process.election.resign):
+        for act in (lambda: process.participant.leave(0.0), process.election.resign):
             with suppress(AzureBlobError, ListenerError):
                 act()
         self.seen["left"] += not process.running

@@ -60,10 +60,10 @@ def run_in_one_epoch_by_two() -> tuple[list[tuple[str, int]], list[int]]:
     others.append(join("four"))
     while not leaders:
         job.round()
-    one.participant.leave()
+    one.participant.leave(0.0)
     job.members.remove(one)
     leader = job.leader  # who leads does not read what it has written: the next leader does
-    leader.participant.leave()
+    leader.participant.leave(0.0)
     leader.election.resign()
     job.members.remove(leader)
     job.round([joined("five")])

@@ -206,8 +206,11 @@ def random_history(seed: int, seen: Counter[str]) -> float:
         crash()
         if job.schedule.now() < due:
             return
+        workers = [each for each in job.live if each.running and each is not leader]
+        if len(workers) < 2:  # newcomers wait, since others have left soon after they had come
+            return
         due = job.schedule.now() + job.rng.uniform(20, 40)
-        leaving, paused = job.rng.sample([each for each in job.live if each.running and each is not leader], 2)
+        leaving, paused = job.rng.sample(workers, 2)
         if job.rng.random() < 0.8:
             seen["paused"] += 1
             paused.pause(9)
