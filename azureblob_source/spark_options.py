@@ -48,11 +48,11 @@ NO_TABLE = (
 )
 SEVERAL_PATHS = "A read is of one stream: `load` each path alone, and join the DataFrames with `unionByName`."
 
-_OF_TABLES = ("provider", "owner", "external", "is_managed_location")
+_OF_TABLES = ("provider", "owner")
 
 
 def refuse_table(raw: Mapping[str, str]) -> None:
     """`ConfigurationError` if these are the options of a table that is being created: it could never be read."""
     for key in raw:
-        if key.lower() in _OF_TABLES or key.lower().startswith("option."):
+        if key.lower() in _OF_TABLES:
             raise ConfigurationError(f"create table failed: Spark adds option `{key}` for a catalog table. {NO_TABLE}")

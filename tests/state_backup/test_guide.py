@@ -23,10 +23,8 @@ GUIDE = Path(__file__).parents[2] / "docs" / "STATE_BACKUP.md"
 
 @pytest.fixture
 def account(container_name: str) -> dict[str, str]:
-    """An account in memory that has the guide's container."""
-    account = {"endpoint": f"memory://{container_name}"}
-    Location("mycontainer", account).open().create()
-    return account
+    """An account in memory, which has no container, as that of a new user."""
+    return {"endpoint": f"memory://{container_name}"}
 
 
 def examples(folder: Path, account: dict[str, str]) -> list[str]:

@@ -37,8 +37,7 @@ STORES = ("planes", "airports", "fleet", "fleet-by-stream", "airlines", "leased"
 @pytest.fixture
 def account(azurite: Any, container_name: str) -> Iterator[dict[str, str]]:
     options = {"connectionString": azurite.connection_string}
-    container = Location(f"{container_name}/stores", options).open()
-    container.create()
+    container = Location(f"{container_name}/stores", options).open()  # which a fill creates
     yield options
     release_pins()
     for store in STORES:  # the guide uses the default cache directory

@@ -135,6 +135,24 @@ def test_a_misspelt_container_is_an_error_without_create_container(
     assert 1 == rows_in(append(container_name, key, createContainer="false")), "the advice, followed"
 
 
+def test_the_container_of_checkpoint_backups_is_created_by_the_same_rule(
+    key: dict[str, str], container_name: str, client: ContainerClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    backups = f"{container_name}-backups"
+    raw = {
+        "path": f"{container_name}/events",
+        **key,
+        "checkpointLocation": "/mnt/a",
+        "checkpointBackup": f"{backups}/a",
+    }
+    client.create_container()
+    with pytest.raises(NotFoundError, match=f"{backups} failed: it does not exist, and option `createContainer`"):
+        prepare_write({**raw, "createContainer": "false"}, ROWS, {}, overwrite=False, streaming=True)
+    for _ in range(2):
+        prepare_write(raw, ROWS, {}, overwrite=False, streaming=True)
+    assert 1 == caplog.text.count(f"{backups} did not exist and was created")
+
+
 def test_a_deleted_container_is_created_again_by_the_same_process(
     key: dict[str, str], container_name: str, client: ContainerClient
 ) -> None:
