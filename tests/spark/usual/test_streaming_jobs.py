@@ -137,7 +137,7 @@ def test_windows_with_a_watermark_in_append_mode(job: WriteJob, events: str, tar
         .count()
         .selectExpr("window.start", "kind", "count")
     )
-    wait(sink(job, counts).queryName("windows").trigger(availableNow=True).start(target))
+    run_all(sink(job, counts).queryName("windows").start(target))
     # The latest time is 12:05, the watermark 12:04: the windows from 12:00 and 12:02 are over.
     found = sorted((each["start"].minute, each["kind"], each["count"]) for each in stored.rows())
     assert [(0, "a", 1), (0, "b", 1), (2, "a", 1), (2, "b", 1)] == found
