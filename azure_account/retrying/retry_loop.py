@@ -85,7 +85,7 @@ class Outage:
         self._lock = threading.Lock()
 
     def begin(self, request: Request, failure: Unreached, deadline: float) -> None:
-        """A request has not reached the service."""
+        """A request has not reached the service, and will be repeated until `deadline` seconds have passed."""
         with self._lock:
             is_new, self._began = not self._began, True
         if is_new:
@@ -194,11 +194,7 @@ class RetryLoop:
             return Conflict(failure.cause)
 
     def _attempt(self, request: Request, send: Callable[[], T]) -> T:
-        try:
-            answer = self.intercept.attempt(request, send)
-        except Unreached as failure:
-            self.outage.begin(request, failure, self.policy.deadline)
-            raise
+        answer = self.intercept.attempt(request, send)
         self.outage.end()
         return answer
 
@@ -208,6 +204,8 @@ class RetryLoop:
         delay = self.policy.delay(count, elapsed, failure.retry_after, self.random())
         if delay is None:
             self._give_up(request, failure, started, count)
+        if isinstance(failure, Unreached):
+            self.outage.begin(request, failure, self.policy.deadline)
         self.clock.sleep(delay)
 
     def _give_up(self, request: Request, failure: Failure, started: float, count: int) -> NoReturn:

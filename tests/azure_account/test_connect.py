@@ -125,6 +125,19 @@ def test_an_endpoint_without_a_service_is_an_error_that_names_the_option() -> No
     assert SIGNATURE not in str(caught.value)
 
 
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_refused_port_is_logged_once_before_the_first_repeat(attempts: int, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(TransientError):
+            container_at(port, maxAttempts=str(attempts)).create()
+    ours = [record for record in caplog.records if record.name.startswith("azure_account")]
+    assert (
+        attempts - 1 == len(ours) == sum("cannot be reached; it is tried again" in each.getMessage() for each in ours)
+    )
+
+
 def test_an_account_that_does_not_exist_is_an_error_that_names_the_option() -> None:
     settings = settings_of(
         {"endpoint": "http://absent.invalid", "accountName": "absent", "accountKey": "a2V5", "maxAttempts": "1"}
