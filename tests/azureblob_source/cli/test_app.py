@@ -22,7 +22,7 @@ from azureblob_source.cli.as_text import rows_table
 from azureblob_source.log.entry import Transaction
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import plan_write
-from tests.azureblob_source.write.sink_rows import committer, plan_of, stage_rows
+from tests.azureblob_source.write.sink_rows import committer, plan_of, put_anyway, stage_rows
 from tests.scripted_clock import ScriptedClock
 
 if TYPE_CHECKING:
@@ -110,6 +110,29 @@ def test_ls_counts_live_blobs(account: MemoryAccount) -> None:
     committer(container, plan, 9).commit([staged], Transaction(QUERY, 9), overwrite=True)
     [flights] = json.loads(run(account, "ls", "demo", "--json").stdout)["streams"]
     assert (1, 1, 0, 3) == (flights["blobs"], flights["rows"], flights["firstVersion"], flights["version"])
+
+
+def test_ls_and_repair_name_files_of_other_programs_in_a_stream(account: MemoryAccount) -> None:
+    container = account.container("demo")
+    for name in ("flights/part-0.avro", "flights/EWR/part-1.avro", "flights/_tmp/a.avro", "flights/a.txt"):
+        container.put(name, b"x")
+    [flights] = json.loads(run(account, "ls", "demo", "--json").stdout)["streams"]
+    assert (3, ["flights/EWR/part-1.avro", "flights/part-0.avro"]) == (flights["blobs"], flights["strangers"])
+    sentence = "flights: 2 Avro blobs of another program, which no version names"
+    for command in (("ls", "demo"), ("repair", "demo", "--dry-run")):
+        assert sentence in run(account, *command).stdout
+    assert {"flights": flights["strangers"]} == json.loads(run(account, "repair", "demo", "--json").stdout)["strangers"]
+
+
+def test_repair_says_how_a_stream_with_two_types_in_a_column_is_read(account: MemoryAccount) -> None:
+    container, rows = account.container("demo"), pa.RecordBatch.from_pydict({"n": ["x"]})
+    put_anyway(container, plan_of(rows.schema, "demo/flights"), rows)
+    [line] = [each for each in run(account, "repair", "demo", "--dry-run").stdout.splitlines() if "as a whole" in each]
+    assert "column 'n' is long in one and string in the other" in line
+    assert "Reads succeed that leave the column out, by option `columns` or `avroSchema`" in line
+    assert ["flights"] == list(json.loads(run(account, "repair", "demo", "--json").stdout)["unreadable"])
+    shown = run(account, "tail", "demo/flights", "-n", "2", "--columns", "origin", "--json").stdout.splitlines()
+    assert ["EWR", None] == [json.loads(each)["origin"] for each in shown], "the advice, followed"
 
 
 def test_ls_of_an_empty_container_reports_that_it_is_empty(account: MemoryAccount) -> None:

@@ -20,7 +20,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.read.options import source_options
 from azureblob_source.read.source import ReadPlan, SnapshotReader, SplitsPartition, spark_schema
-from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, stage_rows
+from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, put_anyway, stage_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,3 +123,24 @@ def test_a_schema_with_a_column_that_the_stream_lacks_is_refused_on_the_driver(
     message = rf"`\.schema\(…\)` names '{name}', which the stream has not in this case: it has id\. Correct the name"
     with pytest.raises(ConfigurationError, match=message):
         reader.partitions()
+
+
+def rows_of(plan: ReadPlan) -> list[dict[str, object]]:
+    reader = SnapshotReader(plan, spark_schema(plan))
+    return [row for each in reader.partitions() for batch in reader.read(each) for row in batch.to_pylist()]
+
+
+def test_a_stream_with_two_types_in_a_column_is_read_without_that_column() -> None:
+    account = new_account()
+    container = account.container("container")
+    for seed, columns in enumerate(({"n": [1], "Id": [1], "bad": [1]}, {"n": [2], "id": [2], "bad": ["x"]})):
+        rows = pa.RecordBatch.from_pydict(columns)
+        put_anyway(container, plan_of(rows.schema), rows, seed)
+    with pytest.raises(ConfigurationError, match="column 'bad' is long in one and string in the other.*option columns"):
+        spark_schema(read_plan(account, RequestCounter()))
+    assert [{"n": 1}, {"n": 2}] == rows_of(read_plan(account, RequestCounter(), columns="n"))
+    assert [{"id": None}, {"id": 2}] == rows_of(read_plan(account, RequestCounter(), columns="id"))
+    avro = plan_of(pa.schema([pa.field("n", pa.int64())])).avro.json
+    assert [{"n": 1}, {"n": 2}] == rows_of(read_plan(account, RequestCounter(), avroSchema=avro))
+    with pytest.raises(ConfigurationError, match="names other; the stream has n, Id, bad, id"):
+        spark_schema(read_plan(account, RequestCounter(), columns="n,other"))

@@ -16,7 +16,11 @@ from azure_account.clock import SYSTEM_CLOCK, Clock, ManualClock
 from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import ProcessDied
+from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import Draft
+from azureblob_source.log.naming import schema_name
+from azureblob_source.log.publish import Publisher
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import WritePlan, plan_write
@@ -92,6 +96,14 @@ def committer(container: BlobContainer, plan: WritePlan, seed: int = 0, clock: C
         lambda: f"{ids.getrandbits(64):016x}",
         ManualClock(NOON.timestamp()),
     )
+
+
+def put_anyway(container: BlobContainer, plan: WritePlan, batch: pa.RecordBatch, seed: int = 99) -> None:
+    """Commit rows to stream `flights` that the writer would refuse, as a program does that does not look."""
+    staged = stage_rows(container, plan, [batch], seed=seed)
+    container.put(schema_name("flights", plan.avro.fingerprint), plan.avro.json.encode())
+    draft = Draft(f"anyway{seed}", "2013-01-31T12:00:05+00:00", blobs=staged.blobs)
+    commit_and_publish(CommitLog(container, "flights", readers=1), draft, Publisher(container))
 
 
 def survives(run: Callable[[int], object]) -> bool:

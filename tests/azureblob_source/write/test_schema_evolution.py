@@ -13,20 +13,22 @@ from hypothesis import strategies as st
 
 from arrow_avro import AvroSchema, arrow_schema, infer, superset
 from azure_account.errors import ConfigurationError
-from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import Draft
-from azureblob_source.log.naming import schema_name
-from azureblob_source.log.publish import Publisher
 from azureblob_source.read.snapshot import take_snapshot, writer_schemas
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from azureblob_source.write.schema_evolution import Refusal, check_names, refusal
-from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_blobs
+from tests.azureblob_source.write.sink_rows import (
+    committer,
+    new_account,
+    plan_of,
+    put_anyway,
+    stage_rows,
+    visible_blobs,
+)
 
 if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
-    from azureblob_source.write.planning import WritePlan
 
 
 def schema(**columns: pa.DataType) -> AvroSchema:
@@ -170,15 +172,6 @@ def one_row(draw: st.DrawFn) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def put_anyway(account: MemoryAccount, plan: WritePlan, batch: pa.RecordBatch, seed: int = 99) -> None:
-    """Commit what the gate would refuse, as a writer without it."""
-    container = account.container("container")
-    staged = stage_rows(container, plan, [batch], seed=seed)
-    container.put(schema_name("flights", plan.avro.fingerprint), plan.avro.json.encode())
-    draft = Draft(f"anyway{seed}", "2013-01-31T12:00:05+00:00", blobs=staged.blobs)
-    commit_and_publish(CommitLog(container, "flights", readers=1), draft, Publisher(container))
-
-
 def rows_as_spark_reads_them(account: MemoryAccount) -> int:
     """How many rows a read gives. `ConfigurationError` if it fails, or if Spark would take two columns for one."""
     log = CommitLog(account.container("container"), "flights", readers=1)
@@ -209,7 +202,7 @@ def test_a_write_is_accepted_if_and_only_if_the_stream_is_readable_after_it(writ
             committer(container, plan, seed).commit([stage_rows(container, plan, [batch], seed=seed)], None)
         except ConfigurationError:
             assert before == visible_blobs(account)
-            put_anyway(account, plan, batch)
+            put_anyway(container, plan, batch)
             with pytest.raises(ConfigurationError):
                 rows_as_spark_reads_them(account)
             return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from azure.storage.blob import ContainerClient, generate_container_sas
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from azure_account.clock import ManualClock
 from azure_account.errors import ConfigurationError, NotFoundError
@@ -88,6 +88,42 @@ def test_other_writes_need_not_say_it(
     """Spark's setting is about overwrites of partitions by `df.write`, not about output mode `complete`."""
     raw = {"path": f"{container_name}/events", **key, **given}
     prepare_write(raw, ROWS, {}, overwrite=overwrite, streaming=streaming)
+
+
+def test_rows_that_do_not_fit_the_stream_are_refused_before_a_task_runs(
+    key: dict[str, str], container_name: str, client: ContainerClient
+) -> None:
+    append(container_name, key)
+    texts, raw = StructType([StructField("id", StringType())]), {"path": f"{container_name}/events", **key}
+    for streaming in (False, True, True):
+        with pytest.raises(ConfigurationError, match="column 'id' is long in the stream and string in this write"):
+            prepare_write(raw, texts, {}, overwrite=False, streaming=streaming)
+    with pytest.raises(ConfigurationError, match="this write adds column 'new'"):
+        prepare_write(
+            {**raw, "schemaEvolution": "none"},
+            StructType([*ROWS.fields, StructField("new", LongType())]),
+            {},
+            overwrite=False,
+        )
+    prepare_write(raw, texts, {}, overwrite=True)
+    client.upload_blob("others/part-0.avro", b"x")
+    with pytest.raises(ConfigurationError, match="the folder has 1 Avro files and no commit log"):
+        prepare_write({**raw, "path": f"{container_name}/others"}, ROWS, {}, overwrite=False)
+
+
+def test_a_task_refuses_the_stream_that_its_rows_name_and_do_not_fit(key: dict[str, str], container_name: str) -> None:
+    append(container_name, key)
+    raw = {"path": container_name, **key, "streamColumn": "to"}
+    for value, kind in ((True, BooleanType()), (2, LongType())):
+        rows = StructType([StructField("id", kind), StructField("to", StringType())])
+        written = BatchWriter(prepare_write(raw, rows, {}, overwrite=False), overwrite=False)
+        batch = pa.RecordBatch.from_pydict({"id": [value], "to": ["events"]})
+        if value is True:
+            with pytest.raises(ConfigurationError, match="column 'id' is long in the stream and boolean in this write"):
+                written.write(iter([batch]))
+        else:
+            written.commit([written.write(iter([batch]))])
+    assert 2 == rows_in(written)
 
 
 def test_a_sas_for_a_container_that_exists_suffices(
