@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.read.options import source_options
-from azureblob_source.read.source import ReadPlan, SnapshotReader, SplitsPartition, spark_schema
+from azureblob_source.read.source import ReadPlan, SnapshotReader, SplitsPartition, _as, spark_schema
+from tests.arrow_avro.spark_arrays import array_of, in_nanoseconds, kind_of
 from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, put_anyway, stage_rows
 
 if TYPE_CHECKING:
@@ -144,3 +146,14 @@ def test_a_stream_with_two_types_in_a_column_is_read_without_that_column() -> No
     assert [{"n": 1}, {"n": 2}] == rows_of(read_plan(account, RequestCounter(), avroSchema=avro))
     with pytest.raises(ConfigurationError, match="names other; the stream has n, Id, bad, id"):
         spark_schema(read_plan(account, RequestCounter(), columns="n,other"))
+
+
+def test_rows_get_sparks_types_at_every_level_whatever_is_null() -> None:
+    for seed in range(100):
+        random = Random(seed)
+        kind = kind_of(random)
+        batch = pa.RecordBatch.from_arrays([array_of(random, kind, 5)], ["c"])
+        expected = pa.schema([("c", in_nanoseconds(kind))])
+        rows = _as(expected, batch)
+        assert (expected, batch.to_pylist()) == (rows.schema, rows.to_pylist())
+    assert 5 == _as(pa.schema([]), batch.select([])).num_rows

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyspark
 import pytest
 
 from adjunct_store.encoding.schema import StoreSchema
@@ -20,6 +22,9 @@ from tests.adjunct_store.changes import batch_of as changes_of
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+HAS_TIME = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1)
 
 
 def batch_of(*keys: str) -> pa.RecordBatch:
@@ -172,3 +177,22 @@ def test_lookup_gives_no_value_of_another_type_than_was_planned(tmp_path: Path) 
         for planned in (pa.schema([("text", pa.int64())]), pa.schema([("text", pa.string()), ("more", pa.string())])):
             with pytest.raises(ConfigurationError, match="when the query started, and is .*rebuilt"):
                 _looker(OneView(view), TEXTS.keys, planned)(pa.array([7]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_time_in_a_struct_that_is_null_is_joined_and_looked_up_in_sparks_unit(tmp_path: Path, form: Form) -> None:
+    def shape(unit: str) -> pa.DataType:
+        return pa.struct([pa.field("t", pa.time64(unit), nullable=False), pa.field("s", pa.list_(pa.struct([])))])
+
+    times = StoreSchema(TEXTS.keys, pa.schema([("at", shape("us"))]), partitions=1)
+    value = {"t": time(1, 2, 3, 4), "s": [{}, None]}
+    rows = [(7, {"at": value}), (8, {"at": None})]
+    out = pa.schema([("id", pa.int64()), ("at", shape("ns"))])
+    with open_view({0: stored(tmp_path / "p", times, *rows)}, times, form) as view:
+        joiner = Joiner(OneView(view), times.keys, [0], times.values, out)  # type: ignore[arg-type]
+        (joined,) = joiner.join([pa.record_batch({"id": pa.array([7, 8, 9])})])
+        assert (out, [value, None, None]) == (joined.schema, joined.column(1).to_pylist())
+        if HAS_TIME:
+            find = _looker(OneView(view), times.keys, times.values)  # type: ignore[arg-type]
+            found = find(pa.array([7, 8, 9]))
+            assert (shape("ns"), [{"at": value}, {"at": None}, None]) == (found.type.field(0).type, found.to_pylist())
