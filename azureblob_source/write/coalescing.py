@@ -24,8 +24,9 @@ def coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= COALESCED_ROWS or size >= COALESCED_BYTES:
-            yield from _joined(waiting)
-            waiting, rows, size = [], 0, 0
+            joined, waiting, rows, size = _joined(waiting), [], 0, 0
+            while joined:  # nothing here keeps a batch that was yielded: it may have much memory
+                yield joined.pop(0)
     if waiting:
         yield from _joined(waiting)
 

@@ -121,9 +121,12 @@ def stage(
             rows = encode(routed.batch)
             counts.encoded += len(rows)
             event_ranges = _event_ranges(routed, options.event_time_column)
-            for (route, first, last), event_range in zip(slices(routed), event_ranges, strict=True):
+            parts = list(zip(slices(routed), event_ranges, strict=True))
+            del routed  # the batch is encoded, and its memory may be much of the task's
+            for (route, first, last), event_range in parts:
                 counts.routed += last - first
                 take(open_blobs.append(route, rows, first, last, event_range))
+            del rows
         take(open_blobs.close())
         uploader.drain()
     blobs = tuple(_entry(blob, uploader) for blob in finished)
