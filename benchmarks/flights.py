@@ -38,10 +38,3 @@ def write_parquet(folder: Path, copies: int) -> None:
     """One file for each copy, for Spark to read."""
     for copy in range(copies):
         pq.write_table(flights(), folder / f"flights-{copy}.parquet")
-
-
-def write_stream(file: Path, reader: pa.RecordBatchReader) -> None:
-    """One file of Arrow's stream format, which is what a Python worker reads from Spark's socket."""
-    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, reader.schema) as stream:
-        for batch in reader:
-            stream.write_batch(batch)

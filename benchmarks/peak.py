@@ -14,9 +14,17 @@ def peak() -> float:
 
     Linux counts its parent's memory into `ru_maxrss` if that was more; `VmHWM` begins anew with the program.
     """
-    status = Path("/proc/self/status")
-    if status.exists():
-        lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
-        return int(lines["VmHWM"].split()[0]) / 1024
+    most = peak_of("self")
+    if most is not None:
+        return most
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / _MIB if sys.platform == "darwin" else peak / 1024
+
+
+def peak_of(process: str) -> float | None:
+    """MiB that a process has held at most, by its number; None where the system does not tell."""
+    status = Path("/proc") / process / "status"
+    if not status.exists():
+        return None
+    lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
+    return int(lines["VmHWM"].split()[0]) / 1024

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from benchmarks.peak import peak_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -54,6 +56,16 @@ def measured_memory(spark: SparkSession) -> Iterator[Memory]:
         stop.set()
         thread.join()
         memory.heap = sum(pool.getPeakUsage().getUsed() for pool in heap) / _MIB
+
+
+def largest_worker() -> float:
+    """MiB that the largest Python worker of Spark which is there now has held at most."""
+    return max(map(_most, psutil.Process().children(recursive=True)), default=0.0)
+
+
+def _most(process: psutil.Process) -> float:
+    now = _size(process)
+    return (peak_of(str(process.pid)) or now) if now else 0.0
 
 
 def _pools(jvm: Any) -> list[Any]:
