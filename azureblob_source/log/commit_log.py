@@ -146,8 +146,8 @@ class CommitLog:
         cause = f"the stream was deleted since this process last looked, and may have been begun again{was}"
         step = step or (
             "A writer: run the batch again, or start the query again from its checkpoint: it goes on in the stream "
-            "that is there now, without the batches that it wrote before. A streaming read: start it with a new "
-            "checkpoint."
+            "that is there now, without the batches that it wrote before. A batch read: load it again. A streaming "
+            "read: start it with a new checkpoint."
         )
         return ConflictError(describe("use the log of", f"{self.stream} in {self.container.url}", cause, step))
 
@@ -189,7 +189,10 @@ class CommitLog:
         return self.entries(version, version)[0]
 
     def entries(self, first: int, last: int) -> list[LogEntry]:
-        """The entries `first … last`, in order; several are read concurrently. Errors as of `read`."""
+        """The entries `first … last`, in order; several are read concurrently.
+
+        Errors as of `read`, and `ConflictError` if they are of another log than the head that this object knows.
+        """
         versions = range(first, last + 1)
         known = {} if self._head is None else {self._head.version: self._head}
         unknown = [version for version in versions if version not in known]
@@ -202,6 +205,8 @@ class CommitLog:
                 if self._head is not None and not self._is_there(self._head):
                     raise self._replaced()
                 raise NotFoundError(self._not_kept(version))
+        if self._head is not None and any(not known[each].belongs_with(self._head) for each in versions):
+            raise self._replaced()
         return [known[version] for version in versions]
 
     def history(self, last: int | None = None) -> list[LogEntry]:

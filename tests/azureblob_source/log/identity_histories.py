@@ -20,6 +20,7 @@ from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_version, schema_name
 from azureblob_source.options import EARLIEST
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
+from azureblob_source.read.snapshot import kept_history
 from tests.azureblob_source.log.committing import ROWS, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, plan_of, stage_rows
 from tests.histories.history import Event, History, draw_events
@@ -152,6 +153,21 @@ class IdentityWorld(World[Writer]):
         self.seen["reader passes over a stray"] += gap and until >= 0
         self.at = until
 
+    def load(self, container: BlobContainer) -> None:
+        """A batch read of the log: it finds the head, then reads the entries."""
+        deletions = self.deletions
+        try:
+            found = kept_history(CommitLog(container, STREAM, readers=1, clock=self.clock), None, live_only=True)
+        except ConflictError:
+            self.seen["batch read of a deleted log"] += 1
+            return
+        except AzureBlobError:
+            return
+        identities = {entry.log_id for entry in found}
+        self.seen["batch read beside a deletion"] += deletions < self.deletions
+        if len(identities) > 1:
+            self.truth.fail(f"a batch read mixes the logs {sorted(map(str, identities))}")
+
     def versions(self) -> list[int]:
         """The versions whose entries are there."""
         names = self.service.contents(BOX)
@@ -190,7 +206,7 @@ class IdentityHistory(History):
     def draw(self, draws: Random) -> list[Event]:
         """What happens."""
         self.world = IdentityWorld(seed=self.seed)
-        weights = {"start": 3, "go": 16, "delete": 2, "kill": 2, "look": 3}
+        weights = {"start": 3, "go": 16, "delete": 2, "kill": 2, "look": 3, "load": 3}
         return draw_events(weights, draws.choice([30, 60, 90]), draws)
 
     def around(self) -> AbstractContextManager[object]:
@@ -209,6 +225,9 @@ class IdentityHistory(History):
                 world.delete(draws.getrandbits(32))
             case "kill" if writers:
                 self._kill(draws.choice(writers), draws)
+            case "load" if len(writers) < 5:
+                reader = world.start("reader", lambda process: world.load(process.container))
+                self._go(reader, draws.choice([0, 1, 2, 3, 4, 5, 6]))
             case "look":
                 world.look()
                 world.clock.advance(draws.choice([1.0, 601.0]))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.azureblob_source.log.identity_histories import IdentityHistory
 from tests.histories.history import check, check_caught, check_repeatable, run_many
-from tests.histories.mutants import Mutant, edited, replaced
+from tests.histories.mutants import Mutant, both, edited, replaced
 
 HISTORIES = 120
 MOST_FOR_A_MUTANT = 240
@@ -22,6 +22,8 @@ EVENTS = (
     "stray removed",
     "reader of a deleted log",
     "reader passes over a stray",
+    "batch read of a deleted log",
+    "batch read beside a deletion",
 )
 
 
@@ -63,7 +65,15 @@ MUTANTS: dict[str, Mutant] = {
         "there = found if",
         "there = known if found.belongs_with(known) else found if",
     ),
-    "a reader compares no identities": replaced("azureblob_source.read.following:Follower._check_log", lambda *_: None),
+    "a reader compares no identities": both(
+        replaced("azureblob_source.read.following:Follower._check_log", lambda *_: None),
+        edited(
+            "azureblob_source.log.commit_log:CommitLog.entries", "not known[each].belongs_with(self._head)", "False"
+        ),
+    ),
+    "a batch read compares no identities": edited(
+        "azureblob_source.log.commit_log:CommitLog.entries", "not known[each].belongs_with(self._head)", "False"
+    ),
 }
 
 

@@ -152,7 +152,8 @@ def test_a_vacuumed_stream_takes_new_batches() -> None:
 def test_entries_that_are_not_published_stay() -> None:
     account = stream_of_days(4)
     container, log = account.container("container"), log_over(account)
-    lagging = LogEntry("x", "2026-01-01T00:00:00+00:00", version=4, published_up_to=1)
+    log_id = log.read(0).log_id
+    lagging = LogEntry("x", "2026-01-01T00:00:00+00:00", version=4, published_up_to=1, log_id=log_id)
     container.put(log_name("flights", 4), to_json(lagging))
     account.clock.sleep(DAY)
     assert [0, 1] == [entry.version for entry in plan_vacuum(log, now(account)).outdated]
