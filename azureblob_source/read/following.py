@@ -130,6 +130,11 @@ class Follower:
         entries = self.entries(after, until)
         return new_blobs([*entries, *self._reverts_after(until)])
 
+    def taken_back(self, after: int, until: int) -> frozenset[int]:
+        """The versions after `after` up to `until` that were reverted since then."""
+        reverted = frozenset[int]().union(*(entry.revoked for entry in self._reverts_after(until)))
+        return reverted.intersection(range(after + 1, until + 1))
+
     def _reverts_after(self, version: int) -> list[LogEntry]:
         head = self.head()
         found: list[LogEntry] = []

@@ -20,7 +20,7 @@ from azure_account.worker_modules import keep_modules
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
-from azureblob_source.read.following import new_blobs
+from azureblob_source.read.following import Follower, new_blobs
 from azureblob_source.read.options import SourceOptions, source_options
 from azureblob_source.read.snapshot import ListingRules, Snapshot, kept_history, take_snapshot, writer_schemas
 from azureblob_source.read.splits import Split, pack_splits, split_blobs
@@ -56,10 +56,12 @@ class SplitsPartition(InputPartition):
 
 @dataclass(frozen=True)
 class EntriesPartition(InputPartition):
-    """The log entries `first … last`, of which a streaming read shows a view."""
+    """The log entries `first … last` of a log, of which a streaming read shows a view without those taken back."""
 
     first: int
     last: int
+    taken_back: frozenset[int]
+    log_id: str | None
 
 
 @dataclass
@@ -233,7 +235,9 @@ class BaseReader:
     def _view(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         log = self.plan.log
         if isinstance(partition, EntriesPartition):
-            entries = log.entries(partition.first, partition.last)
+            follower = Follower(log, self.options.publish_timeout, log_id=partition.log_id)
+            found = follower.entries(partition.first - 1, partition.last)
+            entries = [entry for entry in found if entry.version not in partition.taken_back]
         elif log.refresh() is None and self.options.view in ("blobs", "schemas"):
             yield self._view_of_listing()
             return

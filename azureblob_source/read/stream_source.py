@@ -176,7 +176,9 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
             return [SplitsPartition((), self.plan.reader_schema)]
         if self.options.view != "data":
             self._follower.entries(last - 1, last)  # of the log that the offsets are of
-            return [EntriesPartition(first, last)]
+            is_history = self.options.view == "commits"
+            taken_back = frozenset[int]() if is_history else self._follower.taken_back(after, last)
+            return [EntriesPartition(first, last, taken_back, self._follower.log_id)]
         if self._guard is not None:
             self._guard.check(after, last)
         blobs = [stream_blob(entry, blob) for entry, blob in self._follower.blobs(after, last)]

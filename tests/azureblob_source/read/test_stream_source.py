@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
+from arrow_avro import spark_of
+from azure_account import connect
+from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, ConflictError
+from azureblob_source.log.entry import Transaction
+from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance.drafts import new_draft
+from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.read.stream_source import RefusedReader, stream_reader
+from azureblob_source.read.views import VIEWS
+from azureblob_source.write.options import sink_options
+from tests.azureblob_source.write.sink_rows import committer, plan_of, stage_rows
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
@@ -84,6 +95,45 @@ def test_the_offset_of_another_kind_of_source_is_refused_with_what_to_set(stream
     if offset is not None:  # which is what Spark before 4.2 passes
         with pytest.raises(ConfigurationError, match="of another kind of source. Set option `checkpointLocation` to"):
             reader.latestOffset(offset)
+
+
+@pytest.mark.parametrize(("view", "shown"), [("control", 1), ("blobs", 1), ("commits", 4)])
+def test_a_view_has_nothing_of_batches_that_are_taken_back_but_in_the_history(
+    azurite: Azurite, container_name: str, view: str, shown: int
+) -> None:
+    options = {"connectionString": azurite.connection_string, "path": f"{container_name}/events"}
+    container = connect(sink_options(options, {}).account).container(container_name)
+    container.create()
+    plan = plan_of(pa.schema([("id", pa.int64())]), f"{container_name}/events")
+    for batch in range(3):
+        staged = stage_rows(container, plan, [pa.RecordBatch.from_pydict({"id": [batch]})], seed=batch)
+        control = {"type": "watermark", "stream": "events", "taskName": "t", "timestamp": 1000 * batch}
+        committer(container, plan, batch).commit([replace(staged, control=(control,))], Transaction("q", batch))
+    schema = spark_of(VIEWS[view])
+    before: Any = stream_reader({**options, "view": view}, schema, {}, None)
+    start, end = {"version": -1, "start": -1}, {"version": 2, "start": -1}
+    reverting = plan_revert(container, "events", Transaction("q", 0))
+    carry_out(container, reverting, lambda: new_draft(SYSTEM_CLOCK, None), Publisher(container))
+    if view == "commits":
+        end = {**end, "version": 3}
+    after: Any = stream_reader({**options, "view": view}, schema, {}, None)
+    for reader in (before, after):
+        (partition,) = reader.partitions(start, end)
+        assert shown == sum(rows.num_rows for rows in reader.read(partition))
+
+
+def test_a_view_that_was_planned_is_not_read_from_another_log(stream: dict[str, str]) -> None:
+    schema = spark_of(VIEWS["commits"])
+    reader: Any = stream_reader({**stream, "view": "commits"}, schema, {}, None)
+    (partition,) = reader.partitions({"version": -1, "start": -1}, {"version": 1, "start": -1})
+    container = reader.plan.container
+    for blob in list(container.list("events/")):
+        container.delete(blob.name)
+    for id_ in (1, 2):
+        append_version(stream, stream["path"], pa.RecordBatch.from_pydict({"id": [id_]}))
+    executor: Any = stream_reader({**stream, "view": "commits"}, schema, {}, None)
+    with pytest.raises(ConflictError, match=r"begun again.*with a new checkpoint"):
+        list(executor.read(partition))
 
 
 @pytest.mark.parametrize(
