@@ -277,7 +277,6 @@ def revert_command(
     """Take back the batches of a query that its restored checkpoint does not have. Shows the plan, then asks."""
     shell = shell_of(ctx)
     place = _place(shell, where, given)
-    _newest(place.log(shell), 1)  # an error if there is no log
     plan = plan_revert(place.container, place.named(), Transaction(query, after))
     for line in text.revert_lines(plan):
         (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)

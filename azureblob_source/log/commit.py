@@ -31,7 +31,7 @@ Why this order holds (each clause is a test):
     when a vacuum has deleted the entry and its void: an entry below the retention boundary was published unless the
     head denies it.
   * A revert takes the last batches of a query back: the head remembers the batch before them as its last one, so they
-    are committed again. A writer that was suspended in one of them finds it revoked.
+    are committed again. A writer that was suspended in one of them finds it revoked, and puts no other part of it.
   * A put below the retention boundary (a vacuum has moved it while this writer was paused) commits nothing:
     `CommitLog.put` raises an error, and the batch is run again.
 """
@@ -42,7 +42,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
+from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry, remembered
 from azureblob_source.log.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
 from azureblob_source.log.live import live_blobs
@@ -54,7 +54,7 @@ from azureblob_source.log.void import voided_batch_error
 
 if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import AnyEntry, BlobEntry
+    from azureblob_source.log.entry import AnyEntry, BlobEntry, Transaction
     from azureblob_source.log.publish import Publisher
 
 logger = logging.getLogger(__name__)
@@ -105,8 +105,9 @@ def commit_if_repeated(log: CommitLog, draft: Draft, publisher: Publisher) -> An
 def append_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
     """Append the entry that opens the draft's epoch, so that writers of lower epochs are refused from now on.
 
-    Then what earlier writers have committed is published. An entry that cannot be published does not prevent the epoch:
-    it may be that only the repeat of its batch can replace it, by the writer that is started with this epoch.
+    Then what earlier writers have committed is published, except for a batch log, which names blobs of streams. An
+    entry that cannot be published does not prevent the epoch: it may be that only the repeat of its batch can replace
+    it, by the writer that is started with this epoch.
     """
     head = log.refresh()
     if head is None:
@@ -116,6 +117,8 @@ def append_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry
         published = -1 if head is None else max(head.published_up_to, log.notes.published_up_to)
         log.put(replace(draft, operation="epoch", transaction=None, blobs=()).succeeding(head, published))
         head = log.refresh()
+    if is_batch_log(log.stream):
+        return head
     try:
         publish_committed(log, draft, publisher)
     except (ConfigurationError, ConflictError) as cause:
@@ -228,10 +231,11 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publi
     """
     visible = AT_LEAST_ONCE if publisher.at_least_once else NOTHING if draft.batch_version is None else IN_PART
     check_epoch(log, head, draft.epoch, visible)
+    _check_not_taken_back(log, head, draft)
     last, transaction = _known_version(head, draft), draft.transaction
     if last is None or transaction is None:
         return None
-    if last.version > transaction.version and (newer := log.refresh()) != head:  # a revert may have taken it back
+    if (newer := log.refresh()) != head:  # a revert may have taken it back
         return _committed_before(log, newer, draft, publisher)
     if last.version == transaction.version and last.entry in {VOIDED, draft.replaces}:
         return None
@@ -247,6 +251,27 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publi
             log.stream, transaction.version, transaction.id, entry.rows, draft.rows,
         )  # fmt: skip
     return entry
+
+
+def _check_not_taken_back(log: CommitLog, head: LogEntry | None, draft: Draft) -> None:
+    """`ConflictError` if a revert has taken back the batch entry that the draft is a part of, or what it replaces.
+
+    In the log of a stream the batches of a query and their batch entries rise together. So a later batch of a batch
+    entry up to the last known one was taken back.
+    """
+    last, transaction = remembered(head, draft.transaction), draft.transaction
+    if last is None or transaction is None or last.version >= transaction.version:
+        return
+    of_log, of_draft = last.batch_version, draft.batch_version
+    if draft.replaces is None and (of_log is None or of_draft is None or of_draft > of_log):
+        return
+    raise taken_back_error(transaction, f"{log.stream} in {log.container.url}")
+
+
+def taken_back_error(transaction: Transaction, place: str) -> ConflictError:
+    """The error for a driver whose batch a revert has taken back."""
+    step = "If the revert was interrupted, run it again. Else this driver is of before it: stop it."
+    return ConflictError(describe("commit", f"{transaction} to {place}", "a revert has taken it back", step))
 
 
 def _has_other_rows(entry: LogEntry, draft: Draft) -> bool:

@@ -101,12 +101,21 @@ VOIDED = -1
 class LastCommitted:
     """The last version of one transaction id, and the log entry that holds it; `VOIDED` if that was voided.
 
-    batch_version: of the voided entry, if it was a stream's part of a batch entry.
+    previous: the version before it that the log has, and that is in effect; -1 if there is none. After a revert it is
+      the same as `version`.
+    batch_version: if the entry is a stream's part of a batch entry, also if it was voided, the version of that. Of the
+      revert of a stream, that of the last batch entry that it takes back.
     """
 
     version: int
     entry: int
+    previous: int
     batch_version: int | None = None
+
+    @property
+    def in_effect(self) -> int:
+        """The last version that is in effect; -1 if there is none."""
+        return self.previous if self.entry == VOIDED else self.version
 
 
 @dataclass(frozen=True)
@@ -117,7 +126,8 @@ class Change:
       order, none if an older release wrote the entry.
     control: the control messages in the blobs, each once with its `partitions` (see `write/control_objects.py`).
     batch_version: of a stream's part of a batch over many streams, the version of its batch entry (the JSON field
-      `decision`); None for other batches, and if an older release wrote the entry.
+      `decision`); None for other batches, and if an older release wrote the entry. Of the revert of a stream, the last
+      batch entry that it takes back.
     reverts: versions of the entries that it takes back.
     """
 
@@ -193,13 +203,14 @@ class Draft(Change):
         transactions = {} if head is None else dict(head.transactions)
         if self.operation == "void":
             transactions |= {
-                of: LastCommitted(last.version, VOIDED, self.batch_version)
+                of: LastCommitted(last.version, VOIDED, last.previous, self.batch_version)
                 for of, last in transactions.items()
                 if last.entry == self.replaces
             }
         if self.transaction is not None:
-            transactions.pop(self.transaction.id, None)
-            transactions[self.transaction.id] = LastCommitted(self.transaction.version, version)
+            last, own = transactions.pop(self.transaction.id, None), self.transaction.version
+            previous = own if self.operation == "revert" else _previous(last, own)
+            transactions[self.transaction.id] = LastCommitted(own, version, previous, self.batch_version)
             for forgotten in list(transactions)[: max(0, len(transactions) - RECENT_TRANSACTIONS)]:
                 del transactions[forgotten]
         return transactions
@@ -215,6 +226,13 @@ class Draft(Change):
             return before.since, tuple(used)
         since = version if self.operation == "overwrite" else before.since
         return since, tuple(dict.fromkeys((*before.schemas, *used)))
+
+
+def _previous(last: LastCommitted | None, version: int) -> int:
+    """`previous` of a version that follows `last`, or is committed again."""
+    if last is None:
+        return -1
+    return last.previous if last.version == version else last.in_effect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,7 +407,8 @@ def _operation(value: object) -> Operation:
 
 
 def _last_json(last: LastCommitted) -> list[int]:
-    return [last.version, last.entry, *([] if last.batch_version is None else [last.batch_version])]
+    of_batch = [] if last.batch_version is None else [last.batch_version]
+    return [last.version, last.entry, last.previous, *of_batch]
 
 
 def _transaction_json(transaction: Transaction | None) -> dict[str, Any] | None:

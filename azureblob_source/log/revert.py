@@ -3,9 +3,12 @@
     the query's batches  … 5  6 │ 7  8  9      its checkpoint was restored at batch 6
     revert: transaction (query, 6), removed: the blobs of 7, 8, 9 ─► publishing it deletes these
 
-One put takes them back: from then on readers of the log ignore these entries, and the log remembers batch 6 as the last
-one of the query, so that batch 7 is committed when the query writes it again. A process that dies after the put leaves
-visible blobs, which the next writer, or a repair, deletes. See decision 20.
+One put takes them back: from then on readers of the log ignore these entries, and the log remembers the last batch up
+to 6 that it has as the last one of the query, so that batch 7 is committed when the query writes it again. A process
+that dies after the put leaves visible blobs, which the next writer, or a repair, deletes.
+
+Of batches over many streams, the log of each stream that they name also remembers up to which batch entry they are
+taken back. So a driver that was suspended between the parts of its batch puts none any more. See decision 20.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account.errors import ConfigurationError, ConflictError, describe
-from azureblob_source.log.entry import LogEntry, Transaction, remembered
+from azureblob_source.log.entry import VOIDED, LogEntry, Transaction, remembered
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.naming import is_batch_log
@@ -31,12 +34,18 @@ _AT_ONCE = 16
 
 
 def revert(
-    log: CommitLog, last: Transaction, draft: Draft, publisher: Publisher, planned: Collection[int]
+    log: CommitLog,
+    last: Transaction,
+    draft: Draft,
+    publisher: Publisher,
+    planned: Collection[int],
+    batch_version: int | None = None,
 ) -> LogEntry | None:
-    """Take back the batches after `last` of its id; returns the entry that does so. None if there are none.
+    """Take back the batches after `last` of its id; returns the entry that does so. None if it is there already.
 
-    draft: gives write id, time and epoch. planned: versions of the entries that may be taken back. What earlier writers
-    have committed is published first. The query must not run meanwhile.
+    draft: gives write id, time and epoch. planned: versions of the entries that may be taken back. batch_version: of
+    the last batch entry that names this stream and is taken back; None if there is none. What earlier writers have
+    committed is published first. The query must not run meanwhile.
 
     `ConflictError` if there are others than those planned: the query has gone on. Errors as of `batches_after`;
     `ConfigurationError` if blobs must not be deleted; `FencedError` if the epoch is too low.
@@ -47,9 +56,10 @@ def revert(
         check_epoch(log, head, draft.epoch)
         if not of_streams and not publish_earlier(log, head, publisher, draft):
             continue
-        if head is None or not has_batches_after(log, last):
+        if not has_batches_after(log, last) and _refuses_parts(head, last, batch_version):
             return None
-        taken_back = batches_after(log, last)
+        found = entries_after(log, last)
+        taken_back = batches_among(log, found, last)
         unplanned = [entry.version for entry in taken_back if entry.version not in planned]
         if unplanned:
             cause = f"version {unplanned[0]} was written after the revert was planned"
@@ -58,9 +68,10 @@ def revert(
         if blobs:
             publisher.probe_service(log.stream, draft.attributes, deletes=True)
         versions = tuple(entry.version for entry in taken_back)
-        reverting = replace(draft, operation="revert", transaction=last, reverts=versions)
-        entry = reverting.removing(blobs).succeeding(head, head.version)
-        if taken_back and not of_streams:
+        kept = Transaction(last.id, _last_kept(log, found, last))
+        reverting = replace(draft, operation="revert", transaction=kept, reverts=versions, batch_version=batch_version)
+        entry = reverting.removing(blobs).succeeding(head, -1 if head is None else head.version)
+        if head is not None and taken_back and not of_streams:
             entry = replace(entry, schemas=_schemas_without(log, head, taken_back))
         if log.put(entry).write_id == entry.write_id:
             if not of_streams:
@@ -104,7 +115,7 @@ def batches_among(log: CommitLog, entries: Sequence[LogEntry], last: Transaction
 
 
 def entries_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
-    """All entries, also of others, from the last one of a batch up to `last` on. Errors as of `batches_after`."""
+    """All entries, also of others, after the last one of a batch up to `last`. Errors as of `batches_after`."""
     head = log.head()
     if head is None or not has_batches_after(log, last):
         return []
@@ -116,7 +127,7 @@ def entries_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
         found, until = some + found, some[0].version - 1
     if not reached and oldest > 0:
         _check_all_kept(log, last, found[0])
-    return found
+    return found[max((at for at, entry in enumerate(found, 1) if _is_up_to(entry, last)), default=0) :]
 
 
 def is_after(entry: LogEntry, last: Transaction) -> bool:
@@ -132,13 +143,30 @@ def _is_up_to(entry: LogEntry, last: Transaction) -> bool:
 
 def _check_all_kept(log: CommitLog, last: Transaction, oldest: LogEntry) -> None:
     """`ConflictError` unless the oldest entry that is kept shows that none before it has a batch after `last`."""
-    before = oldest.transactions.get(last.id)
-    if before is None or before.version <= last.version:
+    newest = oldest.transactions.get(last.id)
+    if newest is None:
         return
-    if before.entry != oldest.version or before.version != last.version + 1:
-        cause = f"a vacuum has removed the versions below {oldest.version}, which may have batches after {last.version}"
-        step = "Restore a newer checkpoint, or revert to a later batch."
+    removed = newest.version if VOIDED != newest.entry < oldest.version else newest.previous
+    if removed > last.version:
+        cause = f"a vacuum has removed the versions below {oldest.version}, which had batch {removed} of {last.id}"
+        step = f"Restore a newer checkpoint, or revert to batch {removed} or a later one."
         raise ConflictError(describe("revert", _place(log), cause, step))
+
+
+def _last_kept(log: CommitLog, entries: Sequence[LogEntry], last: Transaction) -> int:
+    """The last batch of the id that the log has after batches after `last` are taken back, -1 if none."""
+    first = next((entry for entry in entries if is_after(entry, last)), None)
+    if first is not None:
+        return first.transactions[last.id].previous
+    newest = remembered(log.head(), last)
+    return -1 if newest is None else newest.in_effect
+
+
+def _refuses_parts(head: LogEntry | None, last: Transaction, batch_version: int | None) -> bool:
+    """Whether the log refuses parts of batch entries up to `batch_version`, which were taken back."""
+    newest = remembered(head, last)
+    refused = None if newest is None else newest.batch_version
+    return batch_version is None or (refused is not None and refused >= batch_version)
 
 
 def _place(log: CommitLog) -> str:

@@ -86,6 +86,13 @@ def _by_transaction(log: CommitLog, entry: AnyEntry) -> Status:
     return Replaced(read_or_gone(log, last.entry, transaction))
 
 
+def newest_batch_entry(log: CommitLog, head: LogEntry) -> LogEntry:
+    """The newest entry of a batch log that opens no epoch. A vacuum keeps it: streams may lack their parts of it."""
+    while head.operation == "epoch":
+        head = log.read(head.version - 1)
+    return head
+
+
 def read_or_gone(log: CommitLog, version: int, transaction: Transaction) -> AnyEntry:
     """The entry that has committed a transaction, by the `version` that a later entry lists for it."""
     if version == VOIDED:

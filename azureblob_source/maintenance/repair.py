@@ -22,6 +22,7 @@ from azureblob_source.log.naming import BATCHES, is_batch_log, is_data, log_stre
 from azureblob_source.log.publish import drop_staged_blocks, still_there
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.roll_forward import publish_committed
+from azureblob_source.log.status import newest_batch_entry
 from azureblob_source.read.publication import not_visible
 from azureblob_source.read.snapshot import writer_schemas
 from azureblob_source.write.schema_evolution import Refusal, read_as
@@ -263,9 +264,10 @@ def _committed_now(container: BlobContainer, streams: Iterable[str]) -> set[str]
 
 def _committed_in_batch_logs(container: BlobContainer) -> set[str]:
     """Blobs that the newest batch entries name: the logs of their streams may not have them yet."""
-    logs = sorted({found for blob in container.list(f"{BATCHES}/") if (found := log_stream(blob.name)) is not None})
-    heads = (CommitLog(container, log).head() for log in logs)
-    return {blob.name for head in heads if head is not None for blob in head.blobs}
+    names = sorted({found for blob in container.list(f"{BATCHES}/") if (found := log_stream(blob.name)) is not None})
+    heads = ((log, log.head()) for log in (CommitLog(container, name) for name in names))
+    newest = (newest_batch_entry(log, head) for log, head in heads if head is not None)
+    return {blob.name for entry in newest for blob in entry.blobs}
 
 
 def _stream_of(blob: BlobProperties) -> str | None:

@@ -28,6 +28,7 @@ from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.naming import is_batch_log, log_name, log_prefix, log_version
 from azureblob_source.log.published import first_unpublished
+from azureblob_source.log.status import newest_batch_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -259,9 +260,11 @@ def _listed(container: BlobContainer, stream: str) -> Iterator[ListedEntry]:
 
 
 def _needed(log: CommitLog, head: LogEntry) -> int:
-    """The first version that the head needs: a batch entry needs the entries that it replaces."""
-    entry = head
-    while is_batch_log(log.stream) and entry.replaces is not None:
+    """The first version that is needed: of a batch log the newest batch entry, and those that it replaces."""
+    if not is_batch_log(log.stream):
+        return head.version
+    entry = newest_batch_entry(log, head)
+    while entry.replaces is not None:
         entry = log.read(entry.replaces)
     return entry.version
 

@@ -27,6 +27,7 @@ from azureblob_source.log.commit import (
     commit_if_repeated,
     commit_part,
     replacement,
+    taken_back_error,
 )
 from azureblob_source.log.entry import Draft, LogEntry, Transaction, remembered
 from azureblob_source.log.fencing import check_epoch
@@ -137,13 +138,15 @@ class BatchCommitter:
     def _check_order(self, transaction: Transaction | None, entries: Sequence[AnyEntry]) -> None:
         """`ConflictError` if a log has another batch of a streaming query as its newest.
 
-        A later one if the query was set back, an earlier one if this batch was taken back meanwhile.
+        A later one if the checkpoint was set back, an earlier one if this batch was taken back meanwhile.
         """
         if transaction is None or self.plan.transaction is not None:
             return
         for entry in entries:
             newest = entry.transaction
-            if newest is not None and newest.version != transaction.version:
+            if newest is not None and newest.version < transaction.version:
+                raise taken_back_error(transaction, self.container.url)
+            if newest is not None and newest.version > transaction.version:
                 where = "which was voided" if entry.version is None else f"in version {entry.version}"
                 cause = f"the log has batch {newest.version} of this query already, {where}"
                 step = (

@@ -15,10 +15,12 @@ from tests.histories.history import History, quiet, run_many, show
 KINDS = {
     "commit": ("tests.azureblob_source.log.commit_histories.history:CommitHistory", 1),
     "identity": ("tests.azureblob_source.log.identity_histories:IdentityHistory", 10),
+    "revert": ("tests.azureblob_source.log.revert_histories.history:RevertHistory", 10),
     "backup": ("tests.state_backup.histories.history:BackupHistory", 10),
     "store": ("tests.adjunct_store.histories.history:StoreHistory", 10),
 }
-"""Of the commit protocol, a stream that is deleted and begun again, a state's backup, an adjunct store.
+"""Of the commit protocol, a stream that is deleted and begun again, batches that are taken back, a state's backup, an
+adjunct store.
 
 With each the class of its histories, and which part of the histories asked for is run if no kind is named.
 """

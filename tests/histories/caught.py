@@ -29,6 +29,9 @@ KINDS = {
     "tests.azureblob_source.log.identity_histories:IdentityHistory": (
         "tests.azureblob_source.log.test_log_identity_histories"
     ),
+    "tests.azureblob_source.log.revert_histories.history:RevertHistory": (
+        "tests.azureblob_source.log.revert_histories.mutants"
+    ),
     "tests.state_backup.histories.history:BackupHistory": "tests.state_backup.histories.mutants",
 }
 """The class of the histories, and the module that has their `MUTANTS`."""

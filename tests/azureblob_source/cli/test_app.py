@@ -16,10 +16,13 @@ from azure_account.cli.commands import INTERRUPTED, UNCONFIRMED
 from azure_account.cli.shell import CommandContext
 from azure_account.clock import ManualClock
 from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Crash, Fault, FaultInjector, ProcessDied
 from azure_account.memory.service import MemoryService
 from azureblob_source.cli.app import app
 from azureblob_source.cli.as_text import rows_table
-from azureblob_source.log.entry import Transaction
+from azureblob_source.log.entry import Draft, Transaction
+from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import plan_write
 from tests.azureblob_source.write.sink_rows import committer, plan_of, put_anyway, stage_rows
@@ -28,6 +31,7 @@ from tests.scripted_clock import ScriptedClock
 if TYPE_CHECKING:
     from typer.testing import Result
 
+    from azure_account.retrying.retry_loop import Request
     from tools.azurite import Azurite
 
 DAY = 24 * 3600.0
@@ -336,7 +340,24 @@ def test_revert_shows_what_it_takes_back_and_asks(account: MemoryAccount) -> Non
     log = run(account, "log", "demo/flights").stdout
     assert "revert 1, 2" in log
     assert 2 == run(account, "revert", "demo/flights", "--query", QUERY).exit_code
-    assert "there is none" in error_of(run(account, "revert", "demo/flight", "--query", "q", "--after", "0"))[1]
+    assert (
+        "there is no commit log" in error_of(run(account, "revert", "demo/flight", "--query", "q", "--after", "0"))[1]
+    )
+
+
+def test_revert_deletes_what_one_that_was_killed_has_left(account: MemoryAccount) -> None:
+    def dies_before_it_deletes(request: Request) -> Fault | None:
+        return Crash() if request.operation == "delete" and request.name.startswith("flights/20") else None
+
+    killed = account.restarted(FaultInjector(dies_before_it_deletes)).container("demo")
+    plan = plan_revert(killed, "flights", Transaction(QUERY, 0))
+    with pytest.raises(ProcessDied):
+        carry_out(killed, plan, lambda: Draft("w", "2013-01-31T12:00:05+00:00"), Publisher(killed))
+    assert 3 == len(visible(account))
+    command = ("revert", "demo/flights", "--query", QUERY, "--after", "0")
+    assert UNCONFIRMED == run(account, *command).exit_code
+    assert 0 == run(account, *command, "--yes").exit_code
+    assert 1 == len(visible(account))
 
 
 def test_repair_voids_a_version_only_if_it_cannot_be_published(account: MemoryAccount) -> None:

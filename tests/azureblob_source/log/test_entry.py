@@ -58,7 +58,7 @@ FULL = LogEntry(
     metrics={"messagesSent": 1001, "bytesSent": 52052},
     writers=({"task": 0, "query": "q", "batch": 12, "durationMs": 7, "metrics": {"messagesSent": 1001}},),
     attributes=BlobAttributes({"owner": "ops"}, {"class": "raw"}, "Cool"),
-    transactions={"other": LastCommitted(4, 2), "0f8fad5b-d9cb-469f-a165-70867728950e": LastCommitted(12, 7)},
+    transactions={"other": LastCommitted(4, 2, 3), "0f8fad5b-d9cb-469f-a165-70867728950e": LastCommitted(12, 7, 11)},
     since=3,
     schemas=("0123456789abcdef", "89abcdef01234567"),
 )  # fmt: skip
@@ -126,7 +126,7 @@ entries = st.builds(
     metrics=st.dictionaries(names, counts, max_size=2),
     writers=st.lists(st.dictionaries(names, names), max_size=2).map(tuple),
     attributes=st.builds(BlobAttributes, maps, maps, st.none() | st.just("Cool")),
-    transactions=st.dictionaries(names, st.builds(LastCommitted, counts, counts), max_size=3),
+    transactions=st.dictionaries(names, st.builds(LastCommitted, counts, counts, counts), max_size=3),
     since=counts, schemas=st.lists(names, max_size=2).map(tuple), log_id=st.none() | names,
 )  # fmt: skip
 
@@ -189,7 +189,7 @@ def without(*path: Any) -> bytes:
         b'{"formatVersion": "1"}',
         GOLDEN.read_bytes()[:-20],
         GOLDEN.read_bytes().replace(b'"blobs": [', b'"blobs": [7, '),
-        GOLDEN.read_bytes().replace(b"[4, 2]", b"[4]"),
+        GOLDEN.read_bytes().replace(b"[4, 2, 3]", b"[4, 2]"),
         GOLDEN.read_bytes().replace(b'"version": 7', b'"version": "x"'),
         without("version"),
         without("writeId"),
@@ -250,7 +250,7 @@ def test_a_draft_gets_the_next_version_and_the_epoch_and_transactions_of_the_hea
     second = draft(Transaction("b", 0)).succeeding(first, published_up_to=0)
     assert (0, 2, -1) == (first.version, first.epoch, first.published_up_to)
     assert (1, 2, 0) == (second.version, second.epoch, second.published_up_to)
-    assert {"a": LastCommitted(5, 0), "b": LastCommitted(0, 1)} == second.transactions
+    assert {"a": LastCommitted(5, 0, -1), "b": LastCommitted(0, 1, -1)} == second.transactions
     assert 3 == draft(epoch=3).succeeding(second, published_up_to=1).epoch
 
 
@@ -263,7 +263,7 @@ def test_the_transaction_that_was_idle_longest_is_dropped_first() -> None:
     head = draft(Transaction("new", 0)).succeeding(head, published_up_to=-1)
     assert RECENT_TRANSACTIONS == len(head.transactions)
     assert "t1" not in head.transactions
-    assert LastCommitted(1, RECENT_TRANSACTIONS) == head.transactions["t0"]
+    assert LastCommitted(1, RECENT_TRANSACTIONS, 0) == head.transactions["t0"]
     assert head.transactions == draft().succeeding(head, published_up_to=-1).transactions
 
 

@@ -23,21 +23,26 @@ class CommitProcess(HistoryProcess):
         super().__init__(world, *given)
 
     def aim_of(self, request: Request) -> str:
-        """What a request is for, as far as its name says."""
-        match request.operation:
-            case "put" if request.name.endswith("_first.json"):
-                return "boundary"
-            case "put" if log_version(request.name) is not None:
-                return "commit"
-            case "commit_block_list":
-                return "publish"
-            case "delete" if request.name.endswith(".avro"):
-                return "remove"
-            case "stage_block":
-                return "stage"
-            case "list" if request.name.startswith(BATCHES):
-                return "batches"
-            case "get" | "properties" if request.name.endswith("_first.json"):
-                return "look"
-            case _:
-                return "other"
+        """As the function."""
+        return aim_of(request)
+
+
+def aim_of(request: Request) -> str:
+    """What a request is for, as far as its name says."""
+    match request.operation:
+        case "put" if request.name.endswith("_first.json"):
+            return "boundary"
+        case "put" if log_version(request.name) is not None:
+            return "commit"
+        case "commit_block_list":
+            return "publish"
+        case "delete" if request.name.endswith(".avro"):
+            return "remove"
+        case "stage_block":
+            return "stage"
+        case "list" if request.name.startswith(BATCHES):
+            return "batches"
+        case "get" | "properties" if request.name.endswith("_first.json"):
+            return "look"
+        case _:
+            return "other"
