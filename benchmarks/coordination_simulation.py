@@ -26,12 +26,11 @@ from azure_account.service import Failure
 from coordination.leadership.election import Elected, Election
 from coordination.leadership.lease import Lease
 from coordination.names import names_of
-from coordination.processors.coordinator import STOP_SECONDS
 from coordination.processors.coordinator_state import ProcessorDeclaration
 from coordination.processors.listener_calls import ListenerError
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
-from coordination.timing import JOB_LEASE, CoordinatorTiming, LeaseTiming
+from coordination.timing import JOB_LEASE, STOP_SECONDS, CoordinatorTiming, LeaseTiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -19,7 +19,8 @@ from coordination.connect import brief_account
 from coordination.leadership.election import Deposed, Elected, Election, TermEnd
 from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
-from coordination.timing import LeaseTiming
+from coordination.timing import STOP_SECONDS, LeaseTiming
+from coordination.waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,7 @@ class LeaderElector:
         self._stopping, self._once = False, once
         self._leading: int | None = None  # the epoch in which `on_elected` was called, until `on_deposed` is
         self._may_release, self._failed = True, False
+        self._waits, self._over = Waits(f"{holder} of {lease.target}", SYSTEM_CLOCK, timing.request), threading.Event()
         self.reason = ""
         """Why the last request did not elect this process or keep it elected; empty if it did, or before that."""
         self._threads = [
@@ -91,23 +93,32 @@ class LeaderElector:
 
     def start(self) -> None:
         """Begin. Call it once."""
+        self._waits.watch(self._over)
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> None:
+    @checked
+    def stop(self, within: Wait = STOP_SECONDS) -> None:
         """Resign, if this process leads, and end: call `on_deposed`, and then release the lease.
 
-        Returns when that is done and both threads have ended. If a method of the listener calls it, it returns at once,
-        and the elector ends after that method.
+        Returns when that is done and both threads have ended, or after these seconds, if the listener hangs: then the
+        lease is not released, and an error is logged. If a method of the listener calls it, it returns at once, and the
+        elector ends after that method.
         """
-        with self._changed:
-            self._stopping = True
+        end, self._stopping = SYSTEM_CLOCK.monotonic() + within, True
+        if self._changed.acquire(timeout=within):
             self._changed.notify_all()
+            self._changed.release()
         if threading.current_thread() in self._threads:
             return
         for thread in self._threads:
             if thread.is_alive():
-                thread.join()
+                thread.join(max(0.0, end - SYSTEM_CLOCK.monotonic()))
+        if any(thread.is_alive() for thread in self._threads):
+            target = self._election.lease.target
+            logger.error("the election for %s has not ended for %.0f s: its listener hangs", target, within)
+            return
+        self._over.set()
 
     def leads(self) -> bool:
         """Whether this process leads at this moment. True at most until a margin before the lease can expire."""
@@ -171,7 +182,8 @@ class LeaderElector:
             if isinstance(change, Elected) and self._election.leads() and not self._stopping:
                 self._leading = change.term.epoch
                 self._metrics.count("termsBegun")
-                self._listener.on_elected(change.term.epoch)
+                with self._waits.on("its listener, which has been elected"):
+                    self._listener.on_elected(change.term.epoch)
             elif isinstance(change, Deposed):
                 self._depose(change.reason, change.ending)
             elif self._leading is None:
@@ -186,7 +198,8 @@ class LeaderElector:
             self._leading, self._stopping = None, self._stopping or self._once
             self._metrics.count("termsEnded", reason=ending.value)
             self._may_release = False
-            self._listener.on_deposed(reason)
+            with self._waits.on("its listener, which has been deposed"):
+                self._listener.on_deposed(reason)
             self._may_release = True
 
     def _release(self) -> None:

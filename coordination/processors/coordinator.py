@@ -29,7 +29,7 @@ from coordination.processors.coordinator_state import ProcessorDeclaration
 from coordination.processors.listener_calls import ListenerError, TaskListener
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
-from coordination.timing import JOB_LEASE, CoordinatorTiming, LeaseTiming
+from coordination.timing import JOB_LEASE, STOP_SECONDS, CoordinatorTiming, LeaseTiming
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-STOP_SECONDS = 180.0
-"""For which `stop` waits for the listener; longer than `TaskQueries` waits for a query that does not stop."""
 _QUICK_SECONDS = 0.1
 """A call of the listener that returns within this time is over when the poll goes on."""
 

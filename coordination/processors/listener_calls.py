@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from azure_account.clock import Clock
     from coordination.metrics import ProcessorMetrics
-    from coordination.processors.waits import Waits
+    from coordination.waits import Waits
 
 _LOOK_SECONDS = 0.05
 

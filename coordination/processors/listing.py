@@ -9,7 +9,7 @@ from coordination.names import check_tasks
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from coordination.processors.waits import Waits
+    from coordination.waits import Waits
 
 TaskSource: TypeAlias = "Sequence[str] | Callable[[], Sequence[str]]"
 

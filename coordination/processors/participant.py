@@ -36,7 +36,7 @@ from coordination.processors.coordinator_state import (
 from coordination.processors.job_model import BarrierState, from_content, to_content
 from coordination.processors.listener_calls import ListenerCalls, ListenerError
 from coordination.processors.listing import TaskLister
-from coordination.processors.waits import Waits
+from coordination.waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

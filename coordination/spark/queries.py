@@ -29,6 +29,7 @@ from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import FencedError
 from azure_account.parallel import pool
 from azure_account.worker_errors import own_error
+from coordination.waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,6 +130,7 @@ class _QueryRunner:
         """Whether the job is left without waiting for the task that is at work."""
         self._ended = False
         self._failure: Exception | None = None
+        self._waits = Waits("this driver", SYSTEM_CLOCK, _REPORT_SECONDS)
 
     def run(self, membership: JobCoordinator | LeaderElector) -> None:
         """Take part in the job until `end`, or until this driver gives up: then leave the job, and raise the failure.
@@ -136,7 +138,8 @@ class _QueryRunner:
         It gives up when a query has failed once more than `restarts`, when one stays fenced, and when the coordinator
         or the elector fails. membership: the one whose listener this is.
         """
-        self._leave = membership.stop
+        self._leave, over = membership.stop, threading.Event()
+        self._waits.watch(over)
         membership.start()
         try:
             while not self._ended:
@@ -146,8 +149,8 @@ class _QueryRunner:
                 self._finish_next()
         finally:
             membership.stop()
-            for name, preparation in self._preparations.items():
-                _await_preparation(name, preparation)
+            self._await_preparations()
+            over.set()
         if self._failure is not None:
             raise self._failure
 
@@ -214,13 +217,36 @@ class _QueryRunner:
     def _stop_query(self, name: str, query: TaskQuery) -> None:
         """Stop a query, again if Spark has given up to wait for its end: what it waits for may end meanwhile."""
         begin = SYSTEM_CLOCK.monotonic()
-        while (error := _late_stop(query)) is not None:
+        while (error := self._late_stop(name, query, begin + self._limits.stop_seconds)) is not None:
             waited = SYSTEM_CLOCK.monotonic() - begin
             if waited >= self._limits.stop_seconds:
                 logger.error("the query of task %s has not stopped for %.0f s: end this process", name, waited)
                 raise error
             logger.warning("the query of task %s has not stopped for %.0f s: it is stopped again", name, waited)
             SYSTEM_CLOCK.sleep(_POLL_SECONDS)
+
+    def _late_stop(self, name: str, query: TaskQuery, end: float) -> Exception | None:
+        """Stop a query, in a thread that is left behind at `end`. An error if its end was waited for in vain."""
+        raised: list[BaseException] = []
+
+        def stop() -> None:
+            try:
+                query.stop()
+            except BaseException as error:  # noqa: BLE001 - raised below
+                raised.append(error)
+
+        begin = SYSTEM_CLOCK.monotonic()
+        thread = threading.Thread(target=stop, name="stop-query", daemon=True)
+        thread.start()
+        with self._waits.on(f"the query of task {name} to stop"):
+            thread.join(max(0.0, end - begin))
+        if thread.is_alive():
+            return TimeoutError(f"stop() of the query has not returned for {end - begin:.0f} s.")
+        for error in raised:
+            if isinstance(error, Exception) and _STOP_TIMEOUT in str(error):
+                return error
+            raise error
+        return None
 
     def _start_next(self) -> None:
         """Have all tasks prepared that are due, and start the query of one that is; without one wait for a second."""
@@ -236,7 +262,8 @@ class _QueryRunner:
                 return
             self._at_work = task
         try:
-            task.query, task.started_at = self._start(task.name, task.epoch), SYSTEM_CLOCK.monotonic()
+            with self._waits.on(f"the start of the query of task {task.name}"):
+                task.query, task.started_at = self._start(task.name, task.epoch), SYSTEM_CLOCK.monotonic()
         except Exception as error:  # noqa: BLE001 - what the program's function raises
             with self._changed:
                 self._note_failure(task, error)
@@ -257,11 +284,13 @@ class _QueryRunner:
     def _prepare_task(self, task: _Task, earlier: threading.Thread | None) -> None:
         """Prepare a task, when its preparation for an epoch that this driver has lost is over."""
         if earlier is not None:
-            _await_preparation(task.name, earlier)
+            with self._waits.on(f"the preparation of task {task.name} for an epoch that it has lost"):
+                earlier.join()
         failure: Exception | None = None
         try:
             if not task.expired and self._prepare is not None:
-                self._prepare(task.name, task.epoch)
+                with self._waits.on(f"the preparation of task {task.name}"):
+                    self._prepare(task.name, task.epoch)
         except Exception as error:  # noqa: BLE001 - what the program's function raises
             failure = error
         except BaseException as error:  # noqa: BLE001 - such as SystemExit, which would end this thread in silence
@@ -271,6 +300,15 @@ class _QueryRunner:
             if failure is not None:
                 self._note_failure(task, failure)
             self._changed.notify_all()
+
+    def _await_preparations(self) -> None:
+        """Wait for the end of all preparations. One that hangs is left behind: its query is not started."""
+        end = SYSTEM_CLOCK.monotonic() + self._limits.start_seconds
+        for name, preparation in self._preparations.items():
+            preparation.join(max(0.0, end - SYSTEM_CLOCK.monotonic()))
+            if preparation.is_alive():
+                seconds = self._limits.start_seconds
+                logger.error("the preparation of task %s has not ended for %.0f s: end this process", name, seconds)
 
     def _work_is_done(self, task: _Task) -> None:
         """Let those go on who wait for a start or a finish. If nobody waits any more, stop what was started."""
@@ -301,7 +339,8 @@ class _QueryRunner:
                 return
             self._at_work = task
         try:
-            self._finish(task.name, task.epoch)
+            with self._waits.on(f"finish of task {task.name}"):
+                self._finish(task.name, task.epoch)
             with self._changed:
                 task.query, task.last_failure, task.done = None, None, True
                 if self._end_when_done and all(each.done for each in self._tasks.values()):
@@ -439,29 +478,9 @@ class LeaderQuery(_QueryRunner):
         self._fail(error)
 
 
-def _await_preparation(task: str, preparation: threading.Thread) -> None:
-    """Wait for the end of a preparation, and say so once a minute."""
-    while True:
-        preparation.join(_REPORT_SECONDS)
-        if not preparation.is_alive():
-            return
-        logger.warning("task %s waits for the end of a preparation for an epoch that this driver has lost", task)
-
-
 def _has_ended(query: TaskQuery | None) -> bool:
     """Whether a query has ended without an error."""
     return query is not None and not query.isActive and query.exception() is None
-
-
-def _late_stop(query: TaskQuery) -> Exception | None:
-    """Stop a query. Spark's error, if it has waited in vain for the end of the query."""
-    try:
-        query.stop()
-    except Exception as error:
-        if _STOP_TIMEOUT not in str(error):
-            raise
-        return error
-    return None
 
 
 def _cause(failure: Exception) -> str:

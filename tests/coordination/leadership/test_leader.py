@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -12,7 +13,7 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
 from coordination import metrics
 from coordination.leadership.leader import LeaderElector
-from tests.coordination.leadership.electing import BLOB, LASTING, QUICK, Gate, Recorder, elector, wait_for
+from tests.coordination.leadership.electing import BLOB, LASTING, QUICK, Gate, Recorder, elector, leased, wait_for
 from tests.exported import exporting
 
 
@@ -118,3 +119,24 @@ def test_a_renewal_that_hangs_past_the_deadline_is_waited_for(
     time.sleep(0.3)  # a thread that does not wait as it should would have done so often by now
     gate.open.set()
     assert len(waits) <= 2, "nothing is due while there is no term"
+
+
+def test_stop_returns_although_the_listener_hangs_and_says_so(
+    account: MemoryAccount, electors: list[LeaderElector], caplog: pytest.LogCaptureFixture
+) -> None:
+    may_return = threading.Event()
+
+    class Hangs(Recorder):
+        def on_deposed(self, reason: str) -> None:
+            may_return.wait(60)
+            super().on_deposed(reason)
+
+    leader = elector(electors, account, Hangs())
+    wait_for(leader.leads)
+    try:
+        leader.stop(within=0.2)
+        assert "has not ended for 0 s: its listener hangs" in caplog.text
+        assert leased(account, BLOB), "what it protects may run on"
+        wait_for(lambda: "waits for its listener, which has been deposed, since" in caplog.text)
+    finally:
+        may_return.set()

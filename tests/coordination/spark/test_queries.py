@@ -12,7 +12,7 @@ from azure_account.clock import SystemClock
 from azure_account.errors import FencedError, TransientError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
-from coordination import LeaderElector, LeaseTiming
+from coordination import LeaderElector, LeaseTiming, waits
 from coordination.spark import LeaderQuery, QueryLimits, TaskQueries, queries
 from tools.reporting import wait_for
 
@@ -131,6 +131,12 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
+def report_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is waited for is logged at once."""
+    monkeypatch.setattr(queries, "_REPORT_SECONDS", 0.02)
+    monkeypatch.setattr(waits, "_LOOK_SECONDS", 0.01)
+
+
 def test_each_task_has_a_query_until_it_is_taken_away() -> None:
     driver = Driver().run()
     driver.queries.on_new_job_model({"a": 1, "b": 2})
@@ -206,7 +212,7 @@ def test_a_task_whose_preparation_waits_for_another_task_does_not_keep_it_from_s
 def test_a_preparation_that_ends_its_thread_is_a_failure_and_one_that_hangs_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(queries, "_REPORT_SECONDS", 0.02)
+    report_soon(monkeypatch)
     hanging, calls = threading.Event(), list[int]()
 
     def prepare(_: str, epoch: int) -> None:
@@ -224,10 +230,58 @@ def test_a_preparation_that_ends_its_thread_is_a_failure_and_one_that_hangs_is_n
     assert "SystemExit(3)" in str(driver.queries.failing["a"])
     driver.queries.on_job_model_expired({"a": 1})
     driver.queries.on_new_job_model({"a": 2})
-    until(lambda: "task a waits for the end of a preparation" in caplog.text)
+    until(lambda: "waits for the preparation of task a for an epoch that it has lost, since" in caplog.text)
     hanging.set()
     until(lambda: driver.started)
     assert [("a", 2)] == [(query.task, query.epoch) for query in driver.started]
+    driver.queries.end()
+    assert driver.ended()
+
+
+def test_a_preparation_that_never_ends_keeps_run_from_returning_for_a_while_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, prepare=driver._prepare, limits=QueryLimits(start_seconds=0.1))
+    driver.may_prepare.clear()
+    driver.run()
+    driver.queries.on_new_job_model({"a": 1})
+    until(lambda: driver.prepared)
+    driver.queries.end()
+    assert driver.ended()
+    assert "the preparation of task a has not ended" in caplog.text
+    driver.may_prepare.set()
+    assert [] == driver.started
+
+
+def test_a_start_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    report_soon(monkeypatch)
+    driver = Driver()
+    driver.may_start.clear()
+    driver.run()
+    driver.queries.on_new_job_model({"a": 1})
+    until(lambda: "this driver waits for the start of the query of task a, since" in caplog.text)
+    driver.may_start.set()
+    driver.queries.end()
+    assert driver.ended()
+
+
+def test_a_query_whose_stop_never_returns_is_named_and_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    report_soon(monkeypatch)
+    may_stop = threading.Event()
+    driver = Driver()
+    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(stop_seconds=0.3))
+    driver.run()
+    driver.queries.on_new_job_model({"a": 1, "b": 1})
+    until(lambda: len(driver.started) == 2)
+    monkeypatch.setattr(driver.last("a"), "stop", lambda: may_stop.wait(60))
+    with pytest.raises(TimeoutError, match="has not returned for"):
+        driver.queries.on_job_model_expired({"a": 1, "b": 1})
+    assert driver.last("b").stopped
+    until(lambda: "this driver waits for the query of task a to stop, since" in caplog.text)
+    may_stop.set()
     driver.queries.end()
     assert driver.ended()
 

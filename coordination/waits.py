@@ -1,4 +1,4 @@
-"""What a processor waits for, and since when: storage, the listener, the function of tasks. The log says so."""
+"""What a process waits for, and since when: storage, the listener, the function of tasks. The log says so."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 60.0
+_LOOK_SECONDS = 1.0
 
 
 @dataclass
@@ -28,9 +29,9 @@ class _Wait:
 
 
 class Waits:
-    """The waits of one processor. Thread-safe: each thread waits for one thing at a time.
+    """The waits of one process. Thread-safe.
 
-    who: the processor and its job, for the log. after: seconds that are no news.
+    who: the process, for the log. after: seconds that are no news.
     """
 
     def __init__(self, who: str, clock: Clock, after: float) -> None:
@@ -62,6 +63,15 @@ class Waits:
                 wait.reported = now
         for wait in late:
             logger.warning("%s waits for %s, since %.0f s", self._who, wait.what, now - wait.since)
+
+    def watch(self, ended: threading.Event) -> None:
+        """Report from now on, in a thread of its own, until this event."""
+
+        def report() -> None:
+            while not ended.wait(_LOOK_SECONDS):
+                self.report()
+
+        threading.Thread(target=report, name=f"{self._who}-waits", daemon=True).start()
 
     def text(self) -> str:
         """What has been waited for too long; empty if nothing is."""
