@@ -174,16 +174,15 @@ class Draft(Change):
         head: LogEntry | None,
         published_up_to: int,
         *,
-        voids_overwrite: bool = False,
         restored: LogEntry | None = None,
     ) -> LogEntry:
         """The draft as the entry that follows `head`; entries up to version `published_up_to` are published.
 
-        voids_overwrite: it voids an overwrite, and `restored` is the entry before that: what was live then is live
-        again. None if a vacuum has removed it, and with it all that was live.
+        restored: of a void, the entry before the one that it voids: its schemas count again, and if that was an
+        overwrite, what was live. None if a vacuum has removed it, and with it all that was live.
         """
         version = 0 if head is None else head.version + 1
-        since, schemas = self._live_from(restored if voids_overwrite else head, version)
+        since, schemas = self._live_from(restored if self.operation == "void" else head, version)
         content: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Change)}
         if self.epoch is None and head is not None:
             content["epoch"] = head.epoch

@@ -162,8 +162,7 @@ def void(log: CommitLog, head: LogEntry | None, target: ToVoid, draft: Draft, pu
     candidate = voiding.succeeding(
         head,
         published,
-        voids_overwrite=entry.operation == "overwrite",
-        restored=_entry_before_overwrite(log, entry),
+        restored=_entry_before(log, entry),
     )
     put = log.put(candidate)
     log.refresh()
@@ -185,9 +184,9 @@ def _drop_refused_blob(log: CommitLog, entry: LogEntry, publisher: Publisher, fa
         raise ConfigurationError(describe("publish", _version(log, entry), _cause(entry, failed), step)) from cause
 
 
-def _entry_before_overwrite(log: CommitLog, entry: LogEntry) -> LogEntry | None:
-    """The entry before an overwrite, if it is kept."""
-    if entry.operation != "overwrite" or entry.version == 0:
+def _entry_before(log: CommitLog, entry: LogEntry) -> LogEntry | None:
+    """The entry before this one, if it is kept."""
+    if entry.version == 0:
         return None
     try:
         return log.read(entry.version - 1)

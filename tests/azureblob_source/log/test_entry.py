@@ -279,7 +279,7 @@ def test_an_entry_has_the_last_overwrite_and_the_schemas_since_then() -> None:
     assert (0, ("b", "a", "c")) == (head.since, head.schemas)
     head = written_with("d", operation="overwrite").succeeding(head, published_up_to=1)
     assert (2, ("d",)) == (head.since, head.schemas)
-    head = written_with(operation="void").succeeding(head, published_up_to=2)
+    head = written_with(operation="epoch").succeeding(head, published_up_to=2)
     assert (2, ("d",)) == (head.since, head.schemas)
     head = written_with(operation="overwrite").succeeding(head, published_up_to=3)
     assert (4, ("d",)) == (head.since, head.schemas)
@@ -299,14 +299,21 @@ def test_after_a_voided_overwrite_is_live_what_was_live_before() -> None:
     voiding = replace(written_with(operation="void"), replaces=1)
     epoch = written_with(operation="epoch").succeeding(head, published_up_to=0)
     for each in (head, epoch):
-        void = voiding.succeeding(each, published_up_to=0, voids_overwrite=True, restored=before)
+        void = voiding.succeeding(each, published_up_to=0, restored=before)
         assert (0, ("a",)) == (void.since, void.schemas)
+
+
+def test_the_schemas_of_a_voided_entry_do_not_count() -> None:
+    before = written_with("a").succeeding(None, published_up_to=-1)
+    head = written_with("b").succeeding(before, published_up_to=0)
+    void = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0, restored=before)
+    assert (0, ("a",)) == (void.since, void.schemas)
 
 
 def test_after_a_voided_overwrite_nothing_is_live_that_a_vacuum_has_deleted() -> None:
     before = written_with("a").succeeding(None, published_up_to=-1)
     head = written_with("b", operation="overwrite").succeeding(before, published_up_to=0)
-    head = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0, voids_overwrite=True)
+    head = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0)
     assert (2, ()) == (head.since, head.schemas)
 
 

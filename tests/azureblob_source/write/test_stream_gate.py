@@ -14,7 +14,7 @@ import pytest
 
 from arrow_avro import superset
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError
+from azure_account.errors import ConfigurationError, ConflictError
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
@@ -191,6 +191,18 @@ def test_a_replaced_overwrite_does_not_meet_the_schemas_that_it_replaces() -> No
     write(account, TEXTS, Transaction("q", 0), overwrite=True, seed=1)
     write(account, TEXTS, Transaction("q", 0), overwrite=True, seed=2)
     assert [{"id": "x"}] == visible_rows(account)["flights"]
+
+
+def test_the_schema_of_a_voided_batch_binds_nobody() -> None:
+    account = new_account()
+    write(account, NUMBERS)
+    container, plan = account.container("container"), plan_of(DAYS.schema)
+    staged = stage_rows(container, plan, [DAYS], seed=1)
+    container.put(staged.blobs[0].name, b"another program's")
+    with pytest.raises(ConflictError, match="was voided"):
+        committer(container, plan, 1).commit([staged], Transaction("q", 0))
+    write(account, FLAGS, Transaction("q", 0), seed=2)
+    assert ["append", "append", "void", "append"] == [entry.operation for entry in history(account)]
 
 
 def test_in_at_least_once_mode_a_task_publishes_no_blob_that_does_not_fit() -> None:
