@@ -68,7 +68,7 @@ def commit_micro_batches() -> None:
     writer = given("class")(OPTIONS).streamWriter(ROWS, overwrite=False)
     message = given("message")
     staged = json.loads(message.staged)
-    message.staged = json.dumps({**staged, "blobs": [], "writer": {"task": 0, "query": "q"}})
+    message.staged = json.dumps({**staged, "blobs": [], "rows": 0, "writer": {"task": 0, "query": "q"}})
     writer.commit([message], 0)
 
 

@@ -26,10 +26,10 @@ FUNCTIONS = {"pyarrow.compute"}
 
 BUDGET: dict[str, tuple[set[str], int]] = {
     "find_the_format": (set(), 3),
-    "plan_a_write": (ARROW | FUNCTIONS, 82),
-    "write": (ARROW | FUNCTIONS | {"opentelemetry"}, 93),
-    "commit": ({"opentelemetry"}, 63),
-    "commit_micro_batches": (ARROW | FUNCTIONS, 89),
+    "plan_a_write": (ARROW | FUNCTIONS, 87),
+    "write": (ARROW | FUNCTIONS | {"opentelemetry"}, 99),
+    "commit": ({"opentelemetry"}, 66),
+    "commit_micro_batches": (ARROW | FUNCTIONS, 95),
     "find_the_schema": (ARROW, 77),
     "take_a_given_schema": (ARROW | {"cramjam", "fastavro"}, 70),
     "plan_a_read": (ARROW, 77),
