@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from greenlet import getcurrent, greenlet
 
-from azure_account.errors import AzureBlobError, ConfigurationError
+from azure_account.errors import AzureBlobError, ConfigurationError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from azure_account.service import Failure
@@ -118,9 +118,15 @@ class Requests(Intercept):
         self.refused_until, self.refusal = 0.0, "403 AuthorizationFailure"
         """Until then storage refuses every request, with this reason."""
 
+        self.hanging: tuple[str, ...] = ()
+        """Requests whose operation has one of these in its name get no answer within the 5 s that they may take."""
+
     def attempt(self, request: Request, send: Callable[[], T]) -> T:
         """Wait, send the request, wait again."""
         self.count[request.operation] += 1
+        if any(part in request.operation for part in self.hanging):
+            self._schedule.sleep(5.0)
+            raise TransientError("no answer")
         slow = self.slow > 0 and self._rng.random() < self.slow
         self._seen["slow request"] += slow
         slowest = 5.0 if slow else self._slowest

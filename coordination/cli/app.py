@@ -138,7 +138,8 @@ def run(
 ) -> None:
     """Run COMMAND in one of the processes that give this CONTAINER/NAME; the others stand by, and take over.
 
-    COMMAND has COORDINATION_EPOCH in its environment: present it in every write that a predecessor must not repeat.
+    COMMAND has COORDINATION_EPOCH in its environment, a number as text: convert it, and present it in every write that
+    a predecessor must not repeat.
     When leadership ends, COMMAND and its process group get SIGTERM, and SIGKILL before the lease can expire.
     """
     timing = LeaseTiming.of_duration(given.lease, given.poll)

@@ -113,6 +113,25 @@ def test_a_take_over_lasts_no_longer_than_the_durations_say(slowest: float) -> N
     assert max(of_leader) <= JOB_LEASE.takeover + job.timing.takeover
 
 
+@pytest.mark.parametrize(
+    ("hanging", "leads_after", "moved_after"),
+    [(("entit",), 30, 35), (("get", "put", "lease"), 18, 62), (("entit", "get", "put", "lease"), 18, 22)],
+    ids=["table", "blob", "both"],
+)
+def test_a_leader_whose_storage_hangs_is_followed_in_the_time_that_the_guide_says(
+    hanging: tuple[str, ...], leads_after: float, moved_after: float
+) -> None:
+    job = started()
+    leader = rest(job)
+    tasks, others = set(leader.running), [each for each in job.live if each is not leader]
+    leader.requests.hanging = hanging
+    begin = job.schedule.now()
+    assert job.schedule.run(lambda: any(each.election.leads() for each in others)) <= leads_after
+    job.schedule.run(lambda: tasks <= {task for each in others for task in each.running})
+    assert job.schedule.now() - begin <= moved_after
+    assert {} == leader.running
+
+
 # nothing moves without need ------------------------------------------------------------------------------------------
 
 
