@@ -111,20 +111,6 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Start:
-    """The rows of the run belong to `generation`."""
-
-    generation: int
-
-
-@dataclass(frozen=True)
-class CompleteEarlierRun:
-    """An earlier run died while it wrote its end: write the end in `generation`, then look again."""
-
-    generation: int
-
-
-@dataclass(frozen=True)
 class FinishRun:
     """ends: the generation in which the end of the own tasks is to be written; None if there is nothing to write.
 
@@ -137,15 +123,18 @@ class FinishRun:
     nameless: bool = False
 
 
-def begin(job: Job, newest: NewestGeneration | None) -> Start | CompleteEarlierRun:
-    """How a run starts; `newest` is None for a stream without control messages.
+def begin(job: Job, newest: NewestGeneration | None) -> int:
+    """The generation of the rows of a run; `newest` is None for a stream without control messages.
+
+    Ends in a generation that is not over are of a job that died while it wrote its end, or of single tasks. Either way
+    rows may follow, so these get a generation of their own, and the run itself writes no end before them.
 
     `ValueError` if the stream has another number of partitions. `ControlMessageError` if another query has written the
     newest generation, which has not ended.
     """
     producer = job.producer
     if newest is None:
-        return Start(producer.generation)
+        return producer.generation
     if newest.partitions not in (0, producer.partitions):
         text = (
             f"stream {producer.stream} has {newest.partitions} partitions, not {producer.partitions}. A stream keeps "
@@ -153,14 +142,12 @@ def begin(job: Job, newest: NewestGeneration | None) -> Start | CompleteEarlierR
         )
         raise ValueError(text)
     if newest.over:
-        return Start(max(producer.generation, newest.generation + 1))
+        return max(producer.generation, newest.generation + 1)
     if producer.generation > newest.generation:
-        return Start(producer.generation)
+        return producer.generation
     if job.others(newest):
         raise _written_by_another(job, newest)
-    if newest.ended:
-        return CompleteEarlierRun(newest.generation)
-    return Start(newest.generation + (not job.same_tasks(newest)))
+    return newest.generation + bool(newest.ended or not job.same_tasks(newest))
 
 
 def finish(job: Job, generation: int, newest: NewestGeneration | None) -> FinishRun:

@@ -27,11 +27,9 @@ from control_messages.messages import EndOfStream, MessageType
 from control_messages.producer import PRODUCER_METADATA, ProducerSpec
 from control_messages.runs import (
     ALL,
-    CompleteEarlierRun,
     Job,
     NewestGeneration,
     SentMessages,
-    Start,
     begin,
     finish,
     newest_of,
@@ -147,18 +145,12 @@ class BoundedRun:
 
 
 def _start(spark: SparkSession, job: Job, transport: Transport) -> int:
-    """The generation of a run, after an end that was half written is complete."""
-    while True:
-        control = transport.control(spark)
-        newest = _newest(control)
-        if newest is None:
-            unknown = 0 if control is None else SYSTEM_CLOCK.now_ns() // 1_000_000
-            return max(job.producer.generation, unknown)
-        match begin(job, newest):
-            case Start(generation):
-                return generation
-            case CompleteEarlierRun(generation):
-                transport.append(_end_of_all_tasks(spark, replace(job.producer, generation=generation)))
+    """The generation of a run."""
+    control = transport.control(spark)
+    newest = _newest(control)
+    if control is not None and newest is None:  # retention may have removed any generation
+        return max(job.producer.generation, SYSTEM_CLOCK.now_ns() // 1_000_000)
+    return begin(job, newest)
 
 
 def _end_of_all_tasks(spark: SparkSession, producer: ProducerSpec) -> DataFrame:

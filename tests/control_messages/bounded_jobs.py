@@ -1,8 +1,9 @@
 """Bounded jobs on one stream in miniature: every step of a run may fall between the steps of another.
 
-    job ─ begin ─► rows and watermarks, batch by batch ─ finish ─► end ─► stream ─► tracker of a consumer
+    job ─ begin ─► rows and watermarks, batch by batch ─ finish ─► end ─► stream ─► trackers of a consumer
 
-A run dies at any step, and something else may end a task. `Rules` are the code under test; its fields turn mistakes on.
+A run dies at any step, and something else may end a task. A transport makes a batch visible as a whole, or partition by
+partition. `Rules` are the code under test; its fields turn mistakes on.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from control_messages.errors import ContradictionError, ControlMessageError
 from control_messages.messages import EndOfStream, Watermark
 from control_messages.partition_tracker import PartitionTracker, receive
 from control_messages.producer import ProducerSpec
-from control_messages.runs import CompleteEarlierRun, FinishRun, Job, NewestGeneration, SentMessages, Start
+from control_messages.runs import FinishRun, Job, NewestGeneration, SentMessages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-STREAM = "s"
+STREAM, PARTITIONS = "s", 2
 
 
 @dataclass(frozen=True)
 class Row:
     """A row of a run."""
 
+    partition: int
     job: int
     number: int
     generation: int
@@ -38,6 +40,7 @@ class Row:
 class Written:
     """A control message, and the query that wrote it; None for a batch write."""
 
+    partition: int
     message: Watermark | EndOfStream
     query: str | None
 
@@ -51,8 +54,10 @@ class Rules:
     """An end that is there is taken for the end of the run, whoever wrote it."""
     remembers: bool = True
     names_all: bool = False
+    completes_ends: bool = False
+    """A part of an end is taken for that of a run that has died, and completed before the rows of the next run."""
 
-    def begin(self, job: Job, newest: NewestGeneration | None) -> Start | CompleteEarlierRun:
+    def begin(self, job: Job, newest: NewestGeneration | None) -> int:
         return runs.begin(job, self._seen(newest))
 
     def finish(self, job: Job, generation: int, newest: NewestGeneration | None) -> FinishRun:
@@ -77,10 +82,14 @@ def sent(
 
 @dataclass
 class Stream:
-    """The stream with one partition, and what has happened. deaths: of runs, with the errors that they had to raise."""
+    """The stream, and what has happened. deaths: of runs, with the errors that they had to raise.
+
+    atomic: a batch is visible as a whole, as `azureblob` shows it. Else a run may die between two partitions.
+    """
 
     items: list[Row | Written] = field(default_factory=list)
     deaths: int = 0
+    atomic: bool = True
     seen: Counter[str] = field(default_factory=Counter)
 
     def newest(self) -> NewestGeneration | None:
@@ -101,19 +110,27 @@ class Stream:
     def _sent(self, written: Written, position: int) -> SentMessages:
         message, is_end = written.message, isinstance(written.message, EndOfStream)
         last, end = (-1, position) if is_end else (position, -1)
-        return SentMessages("0", message.task or "", written.query, message.task_count, 1, last, end)
+        return SentMessages(
+            str(written.partition), message.task or "", written.query, message.task_count, PARTITIONS, last, end
+        )
 
-    def end(self, producer: ProducerSpec, tasks: tuple[str, ...] | None = None) -> None:
-        """An end, as a batch write."""
-        self.items += [Written(message, None) for message in producer.end_of_stream(tasks)]
+    def write(self, messages: Iterable[Watermark | EndOfStream], query: str | None) -> Iterator[None]:
+        """Messages to every partition; a step after each, unless a batch is atomic."""
+        sent = list(messages)
+        for partition in range(PARTITIONS):
+            self.items += [Written(partition, message, query) for message in sent]
+            if not self.atomic:
+                yield
 
-    def consumed(self, *, keeps: bool) -> tuple[PartitionTracker, int]:
+    def consumed(self, partition: int, *, keeps: bool) -> tuple[PartitionTracker, int]:
         """The tracker of a consumer that reads item by item, and how many rows no end covers.
 
         keeps: it leaves contradictions out (`on_bad="keep"`), as it has to after a job has failed with one.
         """
-        tracker, open_rows = PartitionTracker(STREAM), 0
+        tracker, open_rows = PartitionTracker(STREAM, partition), 0
         for item in self.items:
+            if item.partition != partition:
+                continue
             if isinstance(item, Row):
                 open_rows += 1
                 continue
@@ -138,36 +155,41 @@ class BoundedJob:
 
     def run(self) -> Iterator[None]:
         """The steps of a run. Returns when it has succeeded; raises ControlMessageError."""
-        while True:
-            start = self.rules.begin(Job(self.producer, self.query), self.stream.newest())
-            yield
-            if isinstance(start, Start):
-                break
-            self.stream.items.append(Written(EndOfStream(None, 1, STREAM, start.generation), None))
-        run = replace(self.producer, generation=start.generation)
+        newest = self.stream.newest()
+        generation = self.rules.begin(Job(self.producer, self.query), newest)
+        yield
+        part_of_an_end = newest is not None and bool(newest.ended) and not newest.over
+        self.stream.seen["began after a part of an end"] += part_of_an_end
+        if newest is not None and part_of_an_end and self.rules.completes_ends:
+            yield from self._end(newest.generation, nameless=True)
+            generation = newest.generation + 1
+        run = replace(self.producer, generation=generation)
         self.query = self.query or f"query {self.number}"
         while self.read < self.rows:
-            self.stream.items.append(Row(self.number, self.read, run.generation))
-            self.stream.items += [
-                Written(run.watermark(task, self.read), self.query) for task in run.names[: 1 + self.read]
-            ]
+            self.stream.items.append(Row(self.read % PARTITIONS, self.number, self.read, generation))
+            sent = [run.watermark(task, self.read) for task in run.names[: 1 + self.read]]
             self.read += 1
+            yield from self.stream.write(sent, self.query)
             yield
-        done = self.rules.finish(Job(self.producer, self.query), run.generation, self.stream.newest())
+        done = self.rules.finish(Job(self.producer, self.query), generation, self.stream.newest())
         yield
         if done.ends is not None:
-            if done.nameless:
-                self.stream.items.append(Written(EndOfStream(None, 1, STREAM, done.ends), None))
-            else:
-                self.stream.end(replace(self.producer, generation=done.ends))
+            yield from self._end(done.ends, nameless=done.nameless)
         if done.error is not None:
             raise done.error
+
+    def _end(self, generation: int, *, nameless: bool) -> Iterator[None]:
+        """The end that a run writes, for all tasks. A consumer may stop at it."""
+        assert self.read == self.rows, f"a run announces the end before {self.rows - self.read} of its rows"
+        ending = replace(self.producer, generation=generation)
+        ends = [EndOfStream(None, 1, STREAM, generation)] if nameless else ending.end_of_stream()
+        yield from self.stream.write(ends, None)
 
 
 def history(seed: int, rules: Rules, seen: Counter[str]) -> None:
     """Two jobs run at once, some die, all is repeated as the errors say. AssertionError for a broken promise."""
     rng = random.Random(seed)
-    stream = Stream(seen=seen)
+    stream = Stream(seen=seen, atomic=rng.random() < 0.7)
     shape = rng.choice(["same tasks", "other names"])
     jobs = [BoundedJob(stream, number, _producer(shape, number), rules) for number in range(2)]
     failed = False
@@ -189,7 +211,7 @@ def history(seed: int, rules: Rules, seen: Counter[str]) -> None:
 
 
 def _producer(shape: str, number: int) -> ProducerSpec:
-    return ProducerSpec(STREAM, 1, ["a", "b"] if shape == "same tasks" else [f"task {number}"])
+    return ProducerSpec(STREAM, PARTITIONS, ["a", "b"] if shape == "same tasks" else [f"task {number}"])
 
 
 def _night(rng: random.Random, stream: Stream, jobs: list[BoundedJob]) -> bool:
@@ -207,7 +229,8 @@ def _night(rng: random.Random, stream: Stream, jobs: list[BoundedJob]) -> bool:
             stream.seen["stray end"] += 1
             newest = stream.newest()
             generation = 0 if newest is None else newest.generation
-            stream.end(replace(job.producer, generation=generation), (rng.choice(job.producer.names),))
+            ended = replace(job.producer, generation=generation).end_of_stream([rng.choice(job.producer.names)])
+            stream.items += [Written(partition, end, None) for partition in range(PARTITIONS) for end in ended]
             failed = True  # for what something else ends, no job is to blame
         try:
             next(running[number])
@@ -246,12 +269,13 @@ def _error_of(job: BoundedJob) -> ControlMessageError | None:
 
 
 def _check(stream: Stream, when: str, *, keeps: bool) -> None:
-    try:
-        tracker, open_rows = stream.consumed(keeps=keeps)
-    except ContradictionError as error:
-        raise AssertionError(f"{when}: a contradiction ({error})") from error
     rows = sum(isinstance(item, Row) for item in stream.items)
     ends = sum(isinstance(item, Written) for item in stream.items)
-    assert open_rows == 0, f"{when}: {open_rows} of {rows} rows come after the last end"
-    assert tracker.at_end or not ends, f"{when}: the stream does not end"
+    for partition in range(PARTITIONS):
+        try:
+            tracker, open_rows = stream.consumed(partition, keeps=keeps)
+        except ContradictionError as error:
+            raise AssertionError(f"{when}: a contradiction ({error})") from error
+        assert open_rows == 0, f"{when}: {open_rows} of {rows} rows come after the last end"
+        assert tracker.at_end or not ends, f"{when}: the stream does not end"
     stream.seen["checked"] += 1
