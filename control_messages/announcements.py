@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
-AnnouncementType: TypeAlias = Literal["reopened", "watermark", "endOfStream"]
+AnnouncementType: TypeAlias = Literal["reopened", "active", "watermark", "idle", "endOfStream"]
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """One of three things.
+    """One of five things.
 
     watermark: it has risen to `watermark` (ms since 1970 UTC). endOfStream: no row of the generation will follow; once
-    in a generation. reopened: after the end, a higher generation has begun. partition_count: how many partitions the
-    stream has; None if its messages do not say.
+    in a generation. reopened: after the end, a higher generation has begun. idle: no row is expected for now, so it is
+    to hold no other stream; until `active`, an end or a `reopened`. partition_count: how many partitions the stream
+    has; None if its messages do not say.
     """
 
     type: AnnouncementType
@@ -33,8 +34,8 @@ class TrackerUpdate(Generic[T]):
 
     @property
     def watermark(self) -> int | None:
-        """The watermark announced, the last if there are several; None if it has not risen."""
-        return max((each.watermark for each in self.announced if each.watermark is not None), default=None)
+        """The watermark announced; None if it has not risen."""
+        return next((each.watermark for each in self.announced if each.type == "watermark"), None)
 
     @property
     def end(self) -> bool:

@@ -34,6 +34,8 @@ class WatermarkCheckpoint:
     sequences: dict[str, int] = field(default_factory=dict)
     stale: int = 0
     staleGeneration: int = -1  # noqa: N815
+    isIdle: bool = False  # noqa: N815
+    risenAt: int = 0  # noqa: N815
 
 
 def to_checkpoint(tracker: PartitionTracker) -> tuple[EndOfStreamCheckpoint, WatermarkCheckpoint]:
@@ -58,6 +60,8 @@ def to_checkpoint(tracker: PartitionTracker) -> tuple[EndOfStreamCheckpoint, Wat
             dict(tracker.sequences),
             tracker.stale,
             tracker.stale_generation,
+            tracker.is_idle,
+            tracker.risen_at,
         ),
     )
 
@@ -96,4 +100,6 @@ def restore(end: EndOfStreamCheckpoint, watermark: WatermarkCheckpoint, partitio
         sequences=dict(watermark.sequences),
         stale=watermark.stale,
         stale_generation=watermark.staleGeneration,
+        is_idle=watermark.isIdle,
+        risen_at=watermark.risenAt,
     )

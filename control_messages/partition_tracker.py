@@ -5,19 +5,24 @@
     task "c"  ──► end of stream ┘           ──► the end of the stream, when "a" and "b" have ended too
 
 A partition has a watermark once every task of the generation has sent a message. It is then the minimum over the tasks
-that have not ended, and is announced only when it rises, so messages may be repeated, late or out of order. A higher
-generation (other tasks, or the same ones started again) replaces the lower ones; the announced watermark stays. If the
-stream had ended, the higher generation reopens it: that is the next run of a bounded job. The announcements of a batch
-hold after all rows that arrived with the messages; only a `reopened` that comes first holds before them.
+that have neither ended nor are idle, and is announced only when it rises, so messages may be repeated. If no task is
+left that holds it, the partition is idle, and the watermark is the highest of all tasks. A higher generation (other
+tasks, or the same ones started again) replaces the lower ones; the announced watermark stays. If the stream had ended,
+the higher generation reopens it: that is the next run of a bounded job. The announcements of a batch hold after all
+rows that arrived with the messages; only a `reopened` that comes first holds before them.
 
-What follows from the messages does not depend on where batches end, nor on the order within a batch, but for one case:
-a generation that begins in the same batch in which the one before it ends replaces it, and that end is not announced.
+A batch is taken write by write, in the order of the sequences: the watermark is the highest that followed from the
+messages after any of them. So what is announced depends on the messages alone, not on where batches end nor on the
+order within a batch, but for two cases. A generation that begins in the batch in which the one before it ends replaces
+it: neither that end nor a `reopened` is announced. And messages without a sequence, or with the same one, are one write
+if a batch has them all, and several if a batch ends between them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
 
 from azure_account.arguments import Count, Range, checked
 from control_messages.announcements import Announcement, TrackerUpdate
@@ -26,6 +31,7 @@ from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, E
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from control_messages.announcements import AnnouncementType
 
@@ -62,9 +68,10 @@ class PartitionTracker:
     ended, idle: the tasks that have ended; those that have declared themselves idle.
     sequences: of the last message of each task, if it had one.
     last_seen: when the last message of each task was processed. first_seen: when the first of the generation was.
-    watermark: the last one announced. at_end: the end of this generation has been announced.
-    stale, stale_generation: how many messages were dropped since a higher generation had begun in an earlier batch, and
-    the generation of the last.
+    watermark: the last one announced. risen_at: when it was; before that, when the first message was processed.
+    at_end, is_idle: the end of this generation, or that no task of it holds the watermark, has been announced.
+    stale, stale_generation: how many messages were dropped since a higher generation had begun, and the generation of
+    the last.
     """
 
     stream: str
@@ -82,6 +89,8 @@ class PartitionTracker:
     sequences: Mapping[str, int] = field(default_factory=dict)
     stale: int = 0
     stale_generation: int = -1
+    is_idle: bool = False
+    risen_at: int = 0
 
     @property
     def unseen(self) -> int:
@@ -103,6 +112,21 @@ class TimedOutTasks:
 NONE_TIMED_OUT = TimedOutTasks()
 
 
+class _Tasks(Protocol):
+    """What the watermark follows from: of a `PartitionTracker`, or of one to which messages are applied."""
+
+    @property
+    def task_count(self) -> int: ...
+    @property
+    def watermarks(self) -> Mapping[str, int]: ...
+    @property
+    def ended(self) -> AbstractSet[str]: ...
+    @property
+    def idle(self) -> AbstractSet[str]: ...
+    @property
+    def unseen(self) -> int: ...
+
+
 def receive(
     tracker: PartitionTracker,
     messages: Iterable[ControlMessage],
@@ -117,26 +141,22 @@ def receive(
     ignored, and the others take effect.
     """
     sent = sorted((message for message in messages if not isinstance(message, Drain)), key=_order)
-    update = _Update.of(tracker, tracker.generation, now)
-    for generation in sorted({message.generation for message in sent}, reverse=True):
+    update, stale = _Update.of(tracker, tracker.generation, now), list[int]()
+    for (_, generation, _), written in groupby(sent, key=_write):
         if generation < update.generation:
-            break
-        found = _Update.of(tracker, generation, now)
-        for message in sent:
-            if message.generation == generation:
-                found.try_to_apply(message, on_contradiction)
-        if found.accepted:
-            update = found
-            break
-    stale = [message.generation for message in sent if message.generation < tracker.generation]
+            stale += [message.generation for message in written]
+            continue
+        found = update if generation == update.generation else _Update.of(update.result(), generation, now)
+        for message in written:
+            found.try_to_apply(message, on_contradiction)
+        found.raise_watermark()
+        update = found if found.accepted else update
     after = replace(
         update.result(),
         stale=tracker.stale + len(stale),
-        stale_generation=max(stale, default=tracker.stale_generation),
+        stale_generation=stale[-1] if stale else tracker.stale_generation,
     )
-    step = _announce(after, now, idle_timeout)
-    reopened = tracker.at_end and not after.at_end
-    return TrackerUpdate(step.tracker, (_announcement("reopened", after), *step.announced)) if reopened else step
+    return _announce(tracker, after, now, idle_timeout)
 
 
 def _order(message: Watermark | EndOfStream) -> tuple[int, int, int, int]:
@@ -146,13 +166,18 @@ def _order(message: Watermark | EndOfStream) -> tuple[int, int, int, int]:
     """
     sequence = -1 if message.sequence is None else message.sequence
     if isinstance(message, EndOfStream):
-        return (message.generation, sequence, 2, LATEST)
-    return (message.generation, sequence, 0 if message.idle else 1, message.timestamp)
+        return (sequence, message.generation, 2, LATEST)
+    return (sequence, message.generation, 0 if message.idle else 1, message.timestamp)
+
+
+def _write(message: Watermark | EndOfStream) -> tuple[int | None, int, bool]:
+    """What is the same in the messages of a write. Its watermarks count before its ends."""
+    return message.sequence, message.generation, isinstance(message, EndOfStream)
 
 
 def advance_time(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> TrackerUpdate[PartitionTracker]:
     """The tracker when time has passed without a message. To be called at `next_timeout`; earlier calls do no harm."""
-    return _announce(tracker, now, idle_timeout)
+    return _announce(tracker, tracker, now, idle_timeout)
 
 
 def next_timeout(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> int | None:
@@ -169,9 +194,24 @@ def next_timeout(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout)
     return min((at + timeout for at in last if at + timeout > now), default=None)
 
 
-def resume(tracker: PartitionTracker, now: int) -> PartitionTracker:
-    """The tracker of a consumer that starts again at `now`: the time that it was stopped counts for no timeout."""
-    return replace(tracker, last_seen=dict.fromkeys(tracker.last_seen, now), first_seen=now)
+def next_call(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout) -> int | None:
+    """When `advance_time` is to be called, and the tracker saved, at the latest; None if no task can time out.
+
+    A twentieth of the timeout at most: a consumer that starts again knows from what it has saved how long it ran.
+    """
+    if tracker.at_end or not (tracker.unseen or _may_time_out(tracker)):
+        return None
+    due, save = next_timeout(tracker, now, idle_timeout), now + max(1, idle_timeout.timeout_ms // 20)
+    return save if due is None else min(due, save)
+
+
+def resume(tracker: PartitionTracker, stopped_ms: int) -> PartitionTracker:
+    """The tracker of a consumer that starts again: the time that it was stopped counts for no timeout.
+
+    stopped_ms: from the moment at which the tracker was saved last until now.
+    """
+    last_seen = {task: at + stopped_ms for task, at in tracker.last_seen.items()}
+    return replace(tracker, last_seen=last_seen, first_seen=tracker.first_seen + stopped_ms)
 
 
 def timed_out(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None) -> TimedOutTasks:
@@ -196,35 +236,75 @@ def _may_time_out(tracker: PartitionTracker) -> dict[str, int]:
     return {task: at for task, at in tracker.last_seen.items() if task not in exempt}
 
 
-def computed_watermark(tracker: PartitionTracker, out: TimedOutTasks) -> int | None:
+def computed_watermark(tracker: _Tasks, out: TimedOutTasks) -> int | None:
     """The watermark that follows from the messages, announced or not; None if none does."""
-    candidates = (tracker.watermarks.get(ALL), _minimum(tracker, out))
+    if _over(tracker):
+        return None
+    candidates = (tracker.watermarks.get(ALL), _of_tasks(tracker, out))
     return max((at for at in candidates if at is not None), default=None)
 
 
-def not_holding(tracker: PartitionTracker, out: TimedOutTasks) -> frozenset[str]:
+def not_holding(tracker: _Tasks, out: TimedOutTasks) -> AbstractSet[str]:
     """The tasks that do not hold the watermark: ended, idle, or timed out; and `ALL`, which is no task."""
     return tracker.ended | tracker.idle | out.tasks | ({ALL} & tracker.watermarks.keys())
 
 
-def _minimum(tracker: PartitionTracker, out: TimedOutTasks) -> int | None:
+def _of_tasks(tracker: _Tasks, out: TimedOutTasks) -> int | None:
+    """The watermark by the messages of named tasks."""
     if tracker.task_count == 0 or (tracker.unseen and not out.unseen):
         return None
     ignored = not_holding(tracker, out)
     if not ignored:
         return min(tracker.watermarks.values(), default=None)
-    return min((at for task, at in tracker.watermarks.items() if task not in ignored), default=None)
+    holding = min((at for task, at in tracker.watermarks.items() if task not in ignored), default=None)
+    if holding is not None:
+        return holding
+    # No row is expected for now: as in Flink, nothing waits for the slower tasks.
+    return max((at for task, at in tracker.watermarks.items() if task != ALL), default=None)
 
 
-def _announce(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | None) -> TrackerUpdate[PartitionTracker]:
-    if tracker.at_end:
-        return TrackerUpdate(tracker)
-    if ALL in tracker.ended or 0 < tracker.task_count == len(tracker.ended):
-        return TrackerUpdate(replace(tracker, at_end=True), (_announcement("endOfStream", tracker),))
-    computed = computed_watermark(tracker, timed_out(tracker, now, idle_timeout))
-    if computed is None or computed <= (EARLIEST if tracker.watermark is None else tracker.watermark):
-        return TrackerUpdate(tracker)
-    return TrackerUpdate(replace(tracker, watermark=computed), (_announcement("watermark", tracker, computed),))
+def _over(tracker: _Tasks) -> bool:
+    """Whether all tasks have ended."""
+    return ALL in tracker.ended or 0 < tracker.task_count == len(tracker.ended)
+
+
+def _none_holds(tracker: PartitionTracker, out: TimedOutTasks) -> bool:
+    """Whether all tasks have sent a message or timed out, and none of them holds the watermark."""
+    if not tracker.last_seen or (tracker.unseen and not out.unseen):
+        return False
+    return tracker.last_seen.keys() <= tracker.ended | tracker.idle | out.tasks
+
+
+def _announce(
+    before: PartitionTracker, after: PartitionTracker, now: int, idle_timeout: IdleTimeout | None
+) -> TrackerUpdate[PartitionTracker]:
+    """What has changed, and is to be announced, in this order; a watermark that has risen also before an end."""
+    over = after.at_end or _over(after)
+    out = NONE_TIMED_OUT if over else timed_out(after, now, idle_timeout)
+    watermark = _highest(after.watermark, computed_watermark(after, out))
+    rises = watermark != before.watermark
+    first = before.generation < 0 <= after.generation
+    idle = not over and _none_holds(after, out)
+    changes: dict[AnnouncementType, bool] = {
+        "reopened": before.at_end and not after.at_end,
+        "active": before.is_idle and not idle and not over,
+        "watermark": rises,
+        "idle": idle and not before.is_idle,
+        "endOfStream": over and not after.at_end,
+    }
+    risen_at = now if rises or first else before.risen_at
+    tracker = replace(after, watermark=watermark, risen_at=risen_at, is_idle=idle, at_end=over)
+    announced = (
+        _announcement(kind, tracker, watermark if kind == "watermark" else None)
+        for kind, has_changed in changes.items()
+        if has_changed
+    )
+    return TrackerUpdate(tracker, tuple(announced))
+
+
+def _highest(announced: int | None, computed: int | None) -> int | None:
+    """The watermark never falls, and the earliest of all promises nothing."""
+    return announced if computed is None or computed <= (EARLIEST if announced is None else announced) else computed
 
 
 def _announcement(kind: AnnouncementType, tracker: PartitionTracker, watermark: int | None = None) -> Announcement:
@@ -253,6 +333,7 @@ class _Update:
     idle: set[str]
     sequences: dict[str, int]
     last_seen: dict[str, int]
+    watermark: int | None
     accepted: int = 0
     sender: tuple[str | None, int, int | None] | None = None
 
@@ -270,7 +351,17 @@ class _Update:
             idle=set(known.idle),
             sequences=dict(known.sequences),
             last_seen=dict(known.last_seen),
+            watermark=tracker.watermark,
         )
+
+    @property
+    def unseen(self) -> int:
+        """As of `PartitionTracker`."""
+        return self.task_count - _named(self.last_seen)
+
+    def raise_watermark(self) -> None:
+        """Take over what follows from the messages so far. A timeout is for what follows after the whole batch."""
+        self.watermark = _highest(self.watermark, computed_watermark(self, NONE_TIMED_OUT))
 
     def try_to_apply(
         self,
@@ -378,6 +469,7 @@ class _Update:
             idle=frozenset(self.idle),
             sequences=self.sequences,
             last_seen=self.last_seen,
+            watermark=self.watermark,
             first_seen=self.now if self.generation > self.before.generation else self.before.first_seen,
             at_end=self.before.at_end and self.generation == self.before.generation,
         )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle, TimerValues
 
-_IN_ORDER = {"reopened": 0, "watermark": 1, "endOfStream": 2}
+_IN_ORDER = {"reopened": 0, "active": 1, "watermark": 2, "idle": 3, "endOfStream": 4}
 _NUMBERS = ("watermark", "generation", "partitionCount")
 LATE_ROWS = "late_rows."
 """The query's progress has the counters `messages` and `late` of an operator under this, its stream and its class."""
@@ -38,8 +38,8 @@ _COUNTED, _COUNTS = "counted", ("_messages", "_late")
 OWN_STATE = "controlMessages"
 """The state variable of `process`, beside those of the operator."""
 _OWN_SCHEMA = (
-    "watermarks map<string, bigint>, generations map<string, bigint>, ended array<string>, watermark bigint, "
-    "atEnd boolean, partitionCount bigint"
+    "watermarks map<string, bigint>, generations map<string, bigint>, ended array<string>, idle array<string>, "
+    "watermark bigint, atEnd boolean, isIdle boolean, partitionCount bigint"
 )
 
 
@@ -218,13 +218,13 @@ class _Runner(StatefulProcessor):
     def _load(self) -> CombinedTracker:
         if not self._state.exists():
             return CombinedTracker(self._inputs)
-        watermarks, generations, ended, *announced = self._state.get() or ()
-        return CombinedTracker(self._inputs, watermarks, generations, frozenset(ended), *announced)
+        watermarks, generations, ended, idle, *announced = self._state.get() or ()
+        return CombinedTracker(self._inputs, watermarks, generations, frozenset(ended), frozenset(idle), *announced)
 
     def _save(self, tracker: CombinedTracker) -> None:
         maps = (dict(tracker.watermarks), dict(tracker.generations))
-        announced = (tracker.watermark, tracker.at_end, tracker.partition_count)
-        self._state.update((*maps, sorted(tracker.ended), *announced))
+        announced = (tracker.watermark, tracker.at_end, tracker.is_idle, tracker.partition_count)
+        self._state.update((*maps, sorted(tracker.ended), sorted(tracker.idle), *announced))
 
     def _rows(self, partition: Any, announced: Iterable[Announcement]) -> pd.DataFrame:
         rows = [announcement_row(self._stream, partition, each) for each in announced]

@@ -3,9 +3,9 @@
     envelopes ─┬─ user messages ────────────────────────────────────────────┬─► flow ─ EventTimeProcessor ─► flow
                └─ control messages ─► trackers (transformWithState, Python) ┘
 
-A *flow* has the columns `FLOW`. Its rows are user messages (`type` message) and announcements: watermark, endOfStream,
-reopened. The announcements of a micro-batch hold after all of its messages, in whatever order Spark delivers them; only
-a `reopened` of a stream that had ended before holds before them.
+A *flow* has the columns `FLOW`. Its rows are user messages (`type` message) and announcements: watermark, idle, active,
+endOfStream, reopened. The announcements of a micro-batch hold after all of its messages, in whatever order Spark
+delivers them; only a `reopened` of a stream that had ended before holds before them.
 
 The tracker of a partition is the state variables `watermark` and `endOfStream`, so Spark saves it in one commit with
 the offsets.
@@ -33,7 +33,7 @@ from control_messages.partition_tracker import (
     IdleTimeout,
     PartitionTracker,
     advance_time,
-    next_timeout,
+    next_call,
     receive,
     resume,
 )
@@ -56,7 +56,7 @@ FLOW = ("stream", "partition", "type", "message", "watermark", "generation", "pa
 OBSERVED = "control_messages."
 """The query's progress has the counters of a flow under this and the stream's name: one for each type of row, `stale`
 for the messages of lower generations that were dropped, and `partitions`, those that had user messages."""
-TYPES = ("message", "watermark", "endOfStream", "reopened", "drain", "rejected")
+TYPES = ("message", "watermark", "idle", "active", "endOfStream", "reopened", "drain", "rejected")
 STREAM_METADATA = "control_messages.stream"
 """The key in the metadata of a flow's column `stream` that has the name of the stream."""
 _STALE, _COUNT = "stale", "count"
@@ -147,11 +147,11 @@ def _check_state_store(spark: SparkSession) -> None:
 WATERMARK_STATE = (
     "streamId string, totalTasks int, tasksToEventTime map<string, bigint>, generation bigint, "
     "timestampOfLastEmission bigint, idle array<string>, heard map<string, bigint>, since bigint, partitionCount int, "
-    "sequences map<string, bigint>, stale bigint, staleGeneration bigint"
+    "sequences map<string, bigint>, stale bigint, staleGeneration bigint, isIdle boolean, risenAt bigint"
 )
 END_STATE = "streamId string, totalTasks int, tasks array<string>, generation bigint, ended boolean"
-IDLE_STATE = "run string, timeoutMs bigint, quorum double"
-"""With an `IdleTimeout`: its fields, and the run of the query that has saved the tracker."""
+IDLE_STATE = "run string, savedAt bigint, timeoutMs bigint, quorum double"
+"""With an `IdleTimeout`: its fields, and the run of the query that has saved the tracker, and when."""
 
 
 class _Reconciler(StatefulProcessor):
@@ -209,7 +209,7 @@ class _Reconciler(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803, ARG002
     ) -> Iterator[pd.DataFrame]:
-        """See whether a task has timed out. There are timers only with an `IdleTimeout`."""
+        """See whether a task has timed out, and save that the query runs; only with an `IdleTimeout`."""
         if self._idle_timeout is not None:
             now = _now(timerValues)
             output = _Output(self._stream, key[0], fails=self._fails)
@@ -228,8 +228,8 @@ class _Reconciler(StatefulProcessor):
             raise ControlMessageError(text)
         if self._idle_timeout is None:
             return tracker
-        run, *_ = self._idle.get() or ("",)
-        return tracker if run == _run_id() else resume(tracker, now)
+        run, saved_at, *_ = self._idle.get() or ("", now)
+        return tracker if run == _run_id() else resume(tracker, max(0, now - saved_at))
 
     def _save(self, output: _Output, step: TrackerUpdate[PartitionTracker], now: int) -> Iterator[pd.DataFrame]:
         """Keep the tracker as state, set its next timer, and return the output with the announcements of the step."""
@@ -237,10 +237,10 @@ class _Reconciler(StatefulProcessor):
         self._watermark.update(tuple(vars(watermark).values()))  # astuple would copy the maps
         self._end.update(tuple(vars(end).values()))
         if self._idle_timeout is not None:
-            self._idle.update((_run_id(), self._idle_timeout.timeout_ms, self._idle_timeout.quorum))
+            self._idle.update((_run_id(), now, self._idle_timeout.timeout_ms, self._idle_timeout.quorum))
             for timer in list(self._handle.listTimers()):
                 self._handle.deleteTimer(timer)
-            due = next_timeout(step.tracker, now, self._idle_timeout)
+            due = next_call(step.tracker, now, self._idle_timeout)
             if due is not None:
                 self._handle.registerTimer(due)
         for each in step.announced:

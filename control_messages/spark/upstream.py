@@ -112,7 +112,7 @@ def forward(
     partition: of the next stream, to which a row goes.
     task: the partition of the flow that a row is of.
 
-    The watermarks and the end of a task go to all partitions. Their generation is the producer's plus that of the
+    The watermarks, idleness and end of a task go to all partitions. Their generation is the producer's plus that of the
     input, so that the next stream is reopened too when the input is. Drain messages and rejected envelopes are dropped.
 
     After `process`, one Spark task writes the rows of a partition and then its announcements. In a flow straight from
@@ -125,20 +125,22 @@ def forward(
         (F.lit(producer.generation) + F.col("generation")).alias("generation"),
         F.lit(producer.stream).alias("streamId"),
         F.lit(producer.partitions).alias("partitionCount"),
-        F.unix_millis(F.current_timestamp()).alias("sequence"),
+        # A partition that is idle has sent its watermark before; the next batch of the flow is later than both.
+        (F.unix_millis(F.current_timestamp()) + (F.col("type") == "idle").cast("bigint")).alias("sequence"),
     ]
-    # A reopened partition has no new watermark yet: the earliest one says only that its generation has begun.
-    watermark = F.to_json(F.struct(*common, F.coalesce("watermark", F.lit(EARLIEST)).alias("timestamp")))
+    # Without a new watermark: the earliest says only that the generation has begun, or that the task is idle or not.
+    timestamp = F.coalesce("watermark", F.lit(EARLIEST)).alias("timestamp")
+    watermark = F.to_json(F.struct(*common, timestamp, F.when(F.col("type") == "idle", F.lit(True)).alias("idle")))
     end = F.to_json(F.struct(*common))
     all_partitions = F.sequence(F.lit(0), F.lit(producer.partitions - 1))
     own_partition = F.array(_checked_partition(producer, partition))
-    kind = F.col("type")
+    kind, marks = F.col("type"), ("reopened", "active", "watermark", "idle")
     return (
-        flow.where(kind.isin("message", "watermark", "reopened", "endOfStream"))
+        flow.where(kind.isin("message", *marks, "endOfStream"))
         .select(
             F.when(kind == "message", own_partition).otherwise(all_partitions).alias("targets"),
             F.when(kind == "message", F.concat(F.lit(USER), column(value).cast("binary")))
-            .when(kind.isin("watermark", "reopened"), _enveloped(MessageType.WATERMARK, watermark))
+            .when(kind.isin(*marks), _enveloped(MessageType.WATERMARK, watermark))
             .otherwise(_enveloped(MessageType.END_OF_STREAM, end))
             .alias("value"),
         )

@@ -14,6 +14,7 @@ import json
 import random
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from control_messages import combined, partition_tracker
@@ -63,22 +64,25 @@ class OneByOne:
     generation: int = -1
     task_count: int = 0
     watermarks: dict[str | None, int] = field(default_factory=dict)
+    ended: set[str | None] = field(default_factory=set)
     last: dict[str | None, tuple[int, bool]] = field(default_factory=dict)
     highest: int = -1
 
     def read(self, message: ControlMessage) -> None:
         if message.generation > self.generation:
-            self.generation, self.task_count, self.watermarks, self.last = message.generation, 0, {}, {}
+            self.generation, self.watermarks, self.ended, self.last = message.generation, {}, set(), {}
         if message.generation < self.generation or message.sequence is None:
             return
         self.task_count, task = message.task_count, message.task
-        at = message.timestamp if isinstance(message, Watermark) else END
-        self.watermarks[task] = max(at, self.watermarks.get(task, at))
-        idle = isinstance(message, Watermark) and message.idle
-        self.last[task] = max((message.sequence, idle), self.last.get(task, (-1, False)))
-        awake = [at for task, at in self.watermarks.items() if at < END and not self.last[task][1]]
-        if len(self.watermarks) == self.task_count and awake:
-            self.highest = max(self.highest, min(awake))
+        if isinstance(message, Watermark):
+            self.watermarks[task] = max(message.timestamp, self.watermarks.get(task, message.timestamp))
+            self.last[task] = max((message.sequence, message.idle), self.last.get(task, (-1, False)))
+        else:
+            self.ended.add(task)
+        if len(self.watermarks.keys() | self.ended) < self.task_count or len(self.ended) == self.task_count:
+            return
+        awake = [at for task, at in self.watermarks.items() if task not in self.ended and not self.last[task][1]]
+        self.highest = max(self.highest, min(awake) if awake else max(self.watermarks.values()))
 
 
 @dataclass
@@ -281,16 +285,18 @@ class Pipeline:
     def _heed(self, announcement: Announcement) -> None:
         """Check an announcement for the whole stream against those before it."""
         self.seen[announcement.type] += 1
-        if announcement.type == "reopened":
-            assert self.ended, "a stream was reopened that had not ended"
-            self.ended = False
-            return
-        assert not self.ended, f"the end was announced twice, or after the end {announcement}"
-        self.ended = announcement.type == "endOfStream"
-        if announcement.watermark is not None:
-            at = announcement.watermark
-            assert at > self.announced, f"the watermark fell from {self.announced} to {at}"
-            self.announced = at
+        match announcement.type:
+            case "reopened":
+                assert self.ended, "a stream was reopened that had not ended"
+                self.ended = False
+            case "endOfStream":
+                assert not self.ended, "the end was announced twice"
+                self.ended = True
+            case "watermark":
+                assert not self.ended, f"after the end {announcement}"
+                at = announcement.watermark
+                assert at is not None and at > self.announced, f"the watermark fell from {self.announced} to {at}"
+                self.announced = at
 
     def checkpoint(self) -> None:
         """Save the offsets, and the trackers as the design does."""
@@ -370,6 +376,13 @@ class Pipeline:
         self.consume([len(log) for log in self.log], 0)
 
 
+def _write(sent: tuple[int, ControlMessage]) -> tuple[int, int, bool]:
+    """What is the same in the messages of a write, in the order of writes."""
+    _, message = sent
+    sequence = -1 if message.sequence is None else message.sequence
+    return sequence, message.generation, isinstance(message, EndOfStream)
+
+
 Messages: TypeAlias = "Sequence[tuple[int, ControlMessage]]"
 Saves = Literal["with the offsets", "after the offsets", "never"]
 
@@ -437,7 +450,7 @@ class Ours(ConsumerDesign):
     def save(self, trackers: Any) -> str:
         partitions, whole = trackers
         parts = [[asdict(part) for part in to_checkpoint(each)] for each in partitions]
-        return json.dumps([parts, {**vars(whole), "ended": sorted(whole.ended)}])
+        return json.dumps([parts, {**vars(whole), "ended": sorted(whole.ended), "idle": sorted(whole.idle)}])
 
     def load(self, saved: str) -> Any:
         parts, whole = json.loads(saved)
@@ -445,7 +458,7 @@ class Ours(ConsumerDesign):
             restore(EndOfStreamCheckpoint(**end), WatermarkCheckpoint(**watermark), partition)
             for partition, (end, watermark) in enumerate(parts)
         ]
-        named = {"inputs": tuple(whole["inputs"]), "ended": frozenset(whole["ended"])}
+        named = {"inputs": tuple(whole["inputs"]), **{name: frozenset(whole[name]) for name in ("ended", "idle")}}
         return partitions, CombinedTracker(**{**whole, **named})
 
 
@@ -488,10 +501,12 @@ class Plain(ConsumerDesign):
 
     def receive(self, trackers: Any, messages: Messages, now: int, configured: int) -> TrackerUpdate[Any]:
         pages = trackers["pages"]
-        for partition, message in messages:
-            self._apply(pages[partition], message, configured)
-        for partition in {partition for partition, _ in messages}:
-            self._announce(pages[partition])
+        for _, write in groupby(sorted(messages, key=_write), key=_write):
+            sent = list(write)
+            for partition, message in sent:
+                self._apply(pages[partition], message, configured)
+            for partition in {partition for partition, _ in sent}:
+                self._announce(pages[partition])
         return TrackerUpdate(trackers, tuple(self._whole(trackers)))
 
     def _whole(self, trackers: Any) -> Iterator[Announcement]:

@@ -22,10 +22,12 @@ def test_the_checkpoints_have_the_fields_of_samza_s_proposal() -> None:
             totalTasks=2,
             tasksToEventTime={"a": 70, "b": 40},
             generation=0,
-            timestampOfLastEmission=40,
+            timestampOfLastEmission=70,
             idle=["b"],
             heard={"a": 5, "b": 5},
             since=0,
+            isIdle=True,
+            risenAt=5,
         )
         == of_watermark
     )

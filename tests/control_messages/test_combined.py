@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,8 @@ from control_messages.errors import ContradictionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from control_messages.announcements import AnnouncementType
 
 INPUTS = ("s", "t")
 
@@ -77,35 +80,99 @@ def test_an_input_that_is_not_one_is_refused() -> None:
         receive(CombinedTracker(INPUTS), [mark("u", 1)])
 
 
-@given(st.lists(st.lists(st.tuples(st.sampled_from(INPUTS), st.integers(0, 30) | st.none()), max_size=3), max_size=8))
-def test_the_watermark_is_never_above_that_of_an_input_that_goes_on(
-    batches: list[list[tuple[str, int | None]]],
-) -> None:
-    tracker, marks, over = CombinedTracker(INPUTS), dict[str, int](), set[str]()
-    before: int | None = None
-    ends = 0
+def idle(name: str) -> tuple[str, Announcement]:
+    return name, Announcement("idle", 0)
+
+
+def active(name: str) -> tuple[str, Announcement]:
+    return name, Announcement("active", 0)
+
+
+@pytest.mark.parametrize(("s", "t"), list(permutations(INPUTS)))
+def test_an_input_that_is_idle_does_not_hold_the_watermark_until_it_is_active(s: str, t: str) -> None:
+    assert [[20], [50], [60], [], ["endOfStream"]] == announced(
+        [mark(s, 50), mark(t, 20)], [idle(t)], [mark(s, 60)], [active(t), mark(s, 70)], [end(t), end(s)]
+    )
+    assert [[], [50]] == announced([idle(t)], [mark(s, 50)]), "idle from its start"
+    assert [[20], ["endOfStream"]] == announced([mark(s, 50), mark(t, 20), idle(s)], [end(s), end(t)])
+
+
+@pytest.mark.parametrize(("s", "t"), list(permutations(INPUTS)))
+def test_when_no_input_holds_the_watermark_it_is_the_highest_and_the_whole_is_idle(s: str, t: str) -> None:
+    assert [[20], [50, "idle"], ["active"], [60]] == announced(
+        [mark(s, 50), mark(t, 20)], [idle(t), idle(s)], [active(t)], [mark(t, 60), active(s), mark(s, 90)]
+    )
+    assert [[20], [50, "idle"], ["active"]] == announced([mark(s, 50), mark(t, 20)], [end(s), idle(t)], [reopened(s)])
+    assert [["idle"]] == announced([idle(s), idle(t)])
+
+
+@dataclass
+class Input:
+    """What an input has announced."""
+
+    watermark: int | None = None
+    state: Literal["active", "idle", "ended"] = "active"
+    generation: int = 0
+
+    def announce(self, name: str, event: int | str) -> tuple[str, Announcement] | None:
+        """What it announces next; None if it has nothing to announce."""
+        if isinstance(event, int):
+            if self.state == "ended" or (self.watermark is not None and event <= self.watermark):
+                return None
+            self.watermark = event
+            return mark(name, event, self.generation)
+        if event == "reopened":
+            if self.state != "ended":
+                return None
+            self.state, self.generation = "active", self.generation + 1
+            return reopened(name, self.generation)
+        if self.state in ("ended", event):
+            return None
+        self.state = cast("Literal['active', 'idle', 'ended']", event)
+        return name, Announcement(cast("AnnouncementType", "endOfStream" if event == "ended" else event), 0)
+
+
+EVENTS = ("active", "idle", "ended", "reopened")
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from(INPUTS), st.integers(0, 30) | st.sampled_from(EVENTS)), max_size=5)))
+def test_what_two_inputs_announce_is_combined_whichever_is_idle(batches: list[list[tuple[str, int | str]]]) -> None:
+    tracker, other = CombinedTracker(INPUTS), CombinedTracker(INPUTS)
+    inputs = {name: Input() for name in INPUTS}
     for batch in batches:
-        given_now = []
-        for name, watermark in batch:
-            if name in over:
-                continue
-            if watermark is None:
-                over.add(name)
-                given_now.append(end(name))
-            elif watermark > marks.get(name, -1):
-                marks[name] = watermark
-                given_now.append(mark(name, watermark))
+        over = {name for name, each in inputs.items() if each.state == "ended"}
+        given_now = [
+            each
+            for name, event in batch
+            if event != "reopened" or name in over  # a tracker never announces it in the batch of the end
+            if (each := inputs[name].announce(name, event)) is not None
+        ]
+        highest = tracker.watermark
         step = receive(tracker, given_now)
-        tracker = step.tracker
-        going_on = [marks.get(name) for name in INPUTS if name not in over]
-        lowest = None if None in going_on or not going_on else min(each for each in going_on if each is not None)
-        if step.watermark is not None:
-            assert step.watermark == lowest
-            assert before is None or step.watermark > before
-            before = step.watermark
-        ends += step.end
-        assert ends == tracker.at_end == (over == set(INPUTS))
-        assert lowest is None or before is not None
+        swapped = receive(other, [("st"[name == "s"], announcement) for name, announcement in given_now])
+        assert step.announced == swapped.announced
+        tracker, other = step.tracker, swapped.tracker
+        assert list(dict.fromkeys(map(type_of, step.announced))) == sorted(
+            map(type_of, step.announced), key=ORDER.index
+        )
+        if any(announcement.type == "endOfStream" for _, announcement in given_now):
+            continue  # an input holds the watermark up to its end
+        holding = [each.watermark for each in inputs.values() if each.state == "active"]
+        known = [each.watermark for each in inputs.values() if each.watermark is not None]
+        assert tracker.at_end == all(each.state == "ended" for each in inputs.values())
+        if tracker.at_end or None in holding or not known:
+            assert highest == tracker.watermark
+        else:
+            computed = min(each for each in holding if each is not None) if holding else max(known)
+            assert tracker.watermark == (computed if highest is None else max(highest, computed))
+        assert tracker.is_idle == (not tracker.at_end and not holding)
+
+
+ORDER = ("reopened", "active", "watermark", "idle", "endOfStream")
+
+
+def type_of(announcement: Announcement) -> str:
+    return announcement.type
 
 
 def test_streams_with_different_numbers_of_partitions_are_an_error() -> None:

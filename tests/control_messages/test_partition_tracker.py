@@ -112,11 +112,11 @@ def test_messages_of_lower_generations_are_counted_and_have_no_effect() -> None:
     assert TrackerUpdate(replace(tracker, stale=2, stale_generation=2)) == step
 
 
-def test_the_highest_generation_of_a_batch_replaces_the_others_whatever_the_order() -> None:
+def test_a_generation_that_begins_in_a_batch_comes_after_the_others_whatever_the_order() -> None:
     old, new = [at("a", 70), at("b", 40)], [at("a", 30, 1, generation=1)]
     step = receive(EMPTY, [*old, *new], 0)
     assert step == receive(EMPTY, [*new, *old], 0)
-    assert (30, 0) == (step.watermark, step.tracker.stale), "a consumer that is late drops nothing that it should not"
+    assert (40, 0) == (step.watermark, step.tracker.stale), "as if each had been read in a batch of its own"
 
 
 # Contradictions
@@ -170,8 +170,34 @@ def test_a_task_that_declares_itself_idle_does_not_hold_the_watermark_until_its_
     assert [None, 70, None, 80] == announced([at("a", 70)], [idle("b")], [at("b", 20), at("a", 90)], [at("b", 80)])
 
 
-def test_when_all_tasks_are_idle_nothing_is_announced() -> None:
-    assert [40, None, None] == announced([at("a", 40), at("b", 50)], [idle("b"), idle("a")], [idle("a")])
+def test_when_no_task_holds_the_watermark_it_is_the_highest_and_the_partition_is_idle() -> None:
+    assert [40, 50, None] == announced([at("a", 40), at("b", 50)], [idle("b"), idle("a")], [idle("a")])
+    tracker = after([at("a", 40), at("b", 50)])
+    step = receive(tracker, [idle("b"), end("a")], 9)
+    assert (Announcement("watermark", 0, 50), Announcement("idle", 0)) == step.announced
+    assert (50, 9, True) == (step.tracker.watermark, step.tracker.risen_at, step.tracker.is_idle)
+    assert () == receive(step.tracker, [idle("b")], 10).announced
+    assert (Announcement("active", 0),) == receive(step.tracker, [at("b", 30)], 10).announced
+    assert (Announcement("active", 1),) == receive(step.tracker, [at("c", 30, generation=1)], 10).announced
+    assert (Announcement("endOfStream", 0),) == receive(step.tracker, [end("b")], 10).announced
+
+
+def test_a_partition_whose_tasks_have_all_been_idle_from_the_start_is_idle_without_a_watermark() -> None:
+    assert (Announcement("idle", 0),) == receive(after([idle("a")]), [idle("b")], 1).announced
+    assert (Announcement("idle", 0),) == receive(EMPTY, [replace(idle("a"), task=None, task_count=1)], 1).announced
+
+
+def test_a_task_that_wakes_holds_the_watermark_only_after_what_followed_before() -> None:
+    history: list[ControlMessage] = [at("a", 100), idle("b"), at("b", 20), at("a", 120), idle("b")]
+    sent = [replace(message, sequence=number) for number, message in enumerate(history)]
+    assert [None, 100, None, None, 120] == announced(*([message] for message in sent))
+    assert [100, 120] == announced(sent[:4], sent[4:]) == announced(sent[3::-1], sent[4:])
+    assert [120] == announced(sent)
+
+
+def test_a_watermark_that_has_risen_is_announced_before_the_end() -> None:
+    step = receive(EMPTY, [at("a", 40), at("b", 50), end("a"), end("b")], 0)
+    assert (Announcement("watermark", 0, 40), Announcement("endOfStream", 0)) == step.announced
 
 
 def test_a_task_is_idle_if_its_message_with_the_highest_sequence_says_so() -> None:
@@ -274,13 +300,14 @@ def test_messages_for_all_tasks_do_not_count_for_the_quorum() -> None:
 
 def test_the_end_never_follows_from_a_timeout() -> None:
     tracker = receive(EMPTY, [end("a"), at("b", 10)], 0, TIMEOUT).tracker
-    assert TrackerUpdate(tracker) == advance_time(tracker, HOUR, TIMEOUT)
+    assert (Announcement("idle", 0),) == advance_time(tracker, HOUR, TIMEOUT).announced
 
 
 def test_no_task_times_out_while_the_consumer_is_stopped() -> None:
     tracker = receive(EMPTY, [at("a", 10), at("b", 20)], 0, TIMEOUT).tracker
     assert 30 == receive(tracker, [at("b", 30)], HOUR, TIMEOUT).watermark
     assert receive(resume(tracker, HOUR), [at("b", 30)], HOUR, TIMEOUT).watermark is None
+    assert 30 == receive(resume(tracker, HOUR - 100), [at("b", 30)], HOUR, TIMEOUT).watermark, "it had been silent"
 
 
 def test_no_task_without_a_message_times_out_while_the_consumer_is_stopped() -> None:

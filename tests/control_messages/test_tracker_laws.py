@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from dataclasses import asdict, replace
 from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from control_messages.announcements import TrackerUpdate
+from control_messages import partition_tracker
+from control_messages.announcements import Announcement, TrackerUpdate
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
-from control_messages.messages import ControlMessage, EndOfStream
+from control_messages.messages import EARLIEST, ControlMessage, EndOfStream
 from control_messages.partition_tracker import (
+    NONE_TIMED_OUT,
     IdleTimeout,
     PartitionTracker,
     advance_time,
+    computed_watermark,
+    next_call,
     next_timeout,
     receive,
+    resume,
 )
 from tests.control_messages.intermediate import STREAM, Plain
-from tests.control_messages.trackers import EMPTY, after, at, end, idle
+from tests.control_messages.trackers import EMPTY, TIMEOUT, after, at, end, idle
+from tests.histories.history import check_events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from control_messages.announcements import AnnouncementType
 
 GENERATIONS = {0: 2, 1: 3, 2: 1}
 
@@ -41,27 +56,176 @@ def ended(generation: int, tasks: int) -> list[ControlMessage]:
     return [EndOfStream(f"Partition {task}", tasks, STREAM, generation) for task in range(tasks)]
 
 
-@st.composite
-def sent_in_order(draw: st.DrawFn) -> list[ControlMessage]:
-    """What the two tasks of a generation have sent, in this order: they are often idle and awake in turn."""
-    found: list[ControlMessage] = []
-    for sequence in range(draw(st.integers(0, 8))):
-        task = draw(st.sampled_from(["Partition 0", "Partition 1"]))
-        mark = draw(st.sampled_from([at(task, sequence), at(task, 10), idle(task), replace(idle(task), timestamp=10)]))
-        found.append(replace(mark, sequence=sequence))
+Write: TypeAlias = "list[ControlMessage]"
+TASKS = [f"Partition {task}" for task in range(3)]
+
+
+def written(rng: random.Random) -> list[Write]:
+    """What the jobs of a stream have written, write by write: tasks that are idle and awake in turn, ends, generations.
+
+    A write is of one generation. Some are of a job that a higher generation has replaced, some are written twice.
+    """
+    found: list[Write] = []
+    generation = 0
+    for sequence in range(rng.randint(1, 16)):
+        generation = min(2, generation + (rng.random() < 0.15))
+        own = max(0, generation - (rng.random() < 0.1))
+        tasks = TASKS[: GENERATIONS[own]]
+        chosen = tasks if rng.random() < 0.6 else [rng.choice(tasks)]
+        kind = rng.choice(["watermark", "watermark", "watermark", "idle", "idle", "end", "mixed"])
+        found.append([replace(_message(rng, kind, task, own), sequence=sequence) for task in chosen])
+        if rng.random() < 0.15:
+            found.append(rng.choice(found))
     return found
 
 
-@given(sent_in_order(), st.data())
-def test_neither_order_nor_batches_change_what_is_known(sent: list[ControlMessage], data: st.DataObject) -> None:
-    one_by_one = after_one(*([message] for message in sent), tracker=EMPTY)
-    mixed = data.draw(
-        st.permutations([*sent, *(data.draw(st.lists(st.sampled_from(sent), max_size=3)) if sent else [])])
-    )
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(mixed)), max_size=3)))
-    pieces = [mixed[start:stop] for start, stop in pairwise([0, *cuts, len(mixed)])]
-    tracker = after_one(*pieces, tracker=EMPTY)
-    assert replace(one_by_one, watermark=None) == replace(tracker, watermark=None)
+def _message(rng: random.Random, kind: str, task: str, generation: int) -> ControlMessage:
+    count, time = GENERATIONS[generation], rng.randint(0, 20)
+    kind = rng.choice(["watermark", "idle", "end"]) if kind == "mixed" else kind
+    if kind == "end":
+        return end(task, count, generation)
+    mark = at(task, time, count, generation)
+    return replace(mark, idle=True, timestamp=rng.choice([EARLIEST, time])) if kind == "idle" else mark
+
+
+def compare(seed: int, seen: Counter[str]) -> None:
+    """Read a history write by write, and in batches that end anywhere, with restarts: both announce the same."""
+    rng = random.Random(seed)
+    history = written(rng)
+    cuts = sorted(rng.randint(0, len(history)) for _ in range(rng.randint(0, 4)))
+    tracker = one_by_one = EMPTY
+    for start, stop in pairwise([0, *cuts, len(history)]):
+        before, fine = one_by_one, list[Announcement]()
+        for write in history[start:stop]:
+            step = receive(one_by_one, write, 1)
+            one_by_one = step.tracker
+            fine += step.announced
+        sent = [message for write in history[start:stop] for message in write]
+        sent += rng.choices(sent, k=rng.randint(0, 3)) if sent else []
+        rng.shuffle(sent)
+        batch = receive(tracker, sent, 1)
+        assert merged(before, fine, one_by_one.generation) == list(batch.announced), f"seed {seed}"
+        assert unstale(one_by_one) == unstale(batch.tracker), f"seed {seed}"
+        seen.update(each.type for each in batch.announced)
+        seen["a batch with several generations"] += len({message.generation for message in sent}) > 1
+        seen["a batch in which all tasks become idle, and later writes"] += batch.tracker.watermark != (
+            computed_watermark(batch.tracker, NONE_TIMED_OUT) or batch.tracker.watermark
+        )
+        seen["stale"] += batch.tracker.stale > before.stale
+        restarts = rng.random() < 0.5
+        seen["restarted in the midst"] += restarts and stop < len(history)
+        tracker = restarted(batch.tracker) if restarts else batch.tracker
+
+
+def compare_all(histories: int, seen: Counter[str]) -> None:
+    for seed in range(histories):
+        compare(seed, seen)
+
+
+EVENTS = (
+    "watermark",
+    "idle",
+    "active",
+    "endOfStream",
+    "reopened",
+    "a batch with several generations",
+    "a batch in which all tasks become idle, and later writes",
+    "stale",
+    "restarted in the midst",
+)
+
+
+def test_neither_batches_nor_restarts_nor_the_order_within_a_batch_change_what_is_announced() -> None:
+    seen: Counter[str] = Counter()
+    compare_all(2_500, seen)
+    check_events(seen, EVENTS, 20)
+
+
+@pytest.mark.long
+def test_they_do_not_in_many_histories() -> None:
+    seen: Counter[str] = Counter()
+    compare_all(200_000, seen)
+    check_events(seen, EVENTS, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "mistake"),
+    [
+        pytest.param(
+            partition_tracker, "_write", lambda message: (0, message.generation, 0), id="a batch is one write"
+        ),
+        pytest.param(partition_tracker._Update, "raise_watermark", lambda _: None, id="only the end of a batch counts"),
+        pytest.param(partition_tracker, "_order", lambda message: message.generation, id="as Spark delivers them"),
+    ],
+)
+def test_results_that_depend_on_batches_are_noticed(
+    target: object, name: str, mistake: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, name, mistake)
+    with pytest.raises(AssertionError, match="seed"):
+        compare_all(2_500, Counter())
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 90), st.integers(0, 10_000)), min_size=1, max_size=12),
+    st.integers(1, 40),
+)
+def test_a_restart_forgets_the_time_of_the_stop_and_no_silence(stops: list[tuple[int, int]], gap: int) -> None:
+    """Task a sends a message every `gap` ms, b is silent; the consumer runs so long, then it is stopped so long."""
+    start = receive(EMPTY, [at("a", 1), at("b", 0)], 0, TIMEOUT).tracker
+    tracker, now, saved_at, ran = start, 0, 0, 0
+    for runs, stopped in [*stops, (200, 0)]:
+        for _ in range(runs):
+            now, ran = now + 1, ran + 1
+            due = next_call(tracker, saved_at, TIMEOUT)
+            assert due is not None
+            if now >= due or ran % gap == 0:
+                heard = [at("a", 1)] if ran % gap == 0 else []
+                step = receive(tracker, heard, now, TIMEOUT)
+                tracker, saved_at = restarted(step.tracker), now
+                if step.announced:
+                    assert 100 <= ran <= 100 + gap + 5 * len(stops), "a twentieth of the timeout for each restart"
+                    return
+        now += stopped
+        tracker = resume(tracker, now - saved_at)
+        saved_at = now
+    raise AssertionError("b never timed out")
+
+
+def merged(before: PartitionTracker, fine: list[Announcement], generation: int) -> list[Announcement]:
+    """What one batch announces in place of several: what still holds at its end, and was not so before it."""
+    state = {"at_end": before.at_end, "idle": before.is_idle}
+    watermark, count = None, None
+    reopened = False
+    for each in fine:
+        count = each.partition_count
+        match each.type:
+            case "watermark":
+                watermark = each.watermark
+            case "endOfStream":
+                state = {"at_end": True, "idle": False}
+            case "reopened":
+                state, reopened = {**state, "at_end": False}, reopened or before.at_end
+            case other:
+                state["idle"] = other == "idle"
+    whole: dict[AnnouncementType, bool] = {
+        "reopened": reopened,
+        "active": before.is_idle and not state["idle"] and not state["at_end"],
+        "watermark": watermark is not None,
+        "idle": state["idle"] and not before.is_idle,
+        "endOfStream": state["at_end"] and (reopened or not before.at_end),
+    }
+    return [
+        Announcement(kind, generation, watermark if kind == "watermark" else None, count)
+        for kind, holds in whole.items()
+        if holds
+    ]
+
+
+def restarted(tracker: PartitionTracker) -> PartitionTracker:
+    """The tracker that a restarted consumer finds in the checkpoint."""
+    of_end, of_watermark = (json.loads(json.dumps(asdict(part))) for part in to_checkpoint(tracker))
+    return restore(EndOfStreamCheckpoint(**of_end), WatermarkCheckpoint(**of_watermark), tracker.partition)
 
 
 batches = st.lists(messages(), max_size=12)
@@ -110,24 +274,6 @@ def test_the_order_of_different_tasks_does_not_matter(batch: list[ControlMessage
     assert receive(EMPTY, batch, 1) == receive(EMPTY, other, 1)
 
 
-@given(batches, batches, batches)
-def test_batches_may_be_cut_anywhere(
-    before: list[ControlMessage], first: list[ControlMessage], second: list[ControlMessage]
-) -> None:
-    tracker = after(before)
-    whole, pieces = receive(tracker, [*first, *second], 1).tracker, after_one(first, second, tracker=tracker)
-    alike = [replace(unstale(each), watermark=None, at_end=False) for each in (whole, pieces)]
-    assert alike[0] == alike[1]
-    assert pieces.at_end or (not whole.at_end and (pieces.watermark or 0) >= (whole.watermark or 0))
-
-
-def after_one(*pieces: list[ControlMessage], tracker: PartitionTracker) -> PartitionTracker:
-    """The tracker after the pieces of a batch, all at the moment 1."""
-    for piece in pieces:
-        tracker = receive(tracker, piece, 1).tracker
-    return tracker
-
-
 @given(moments, idle_timeouts)
 def test_a_checkpoint_restores_the_tracker(
     flow: list[tuple[list[ControlMessage], int]], idle_timeout: IdleTimeout | None
@@ -136,8 +282,7 @@ def test_a_checkpoint_restores_the_tracker(
     for batch, wait in flow:
         now += wait
         tracker = receive(tracker, batch, now, idle_timeout).tracker
-    of_end, of_watermark = (json.loads(json.dumps(asdict(part))) for part in to_checkpoint(tracker))
-    assert tracker == restore(EndOfStreamCheckpoint(**of_end), WatermarkCheckpoint(**of_watermark), 7)
+    assert tracker == restarted(tracker)
 
 
 @given(moments, idle_timeouts)
@@ -155,7 +300,6 @@ def test_watermarks_rise_until_the_end_which_comes_once_in_a_generation(
             reopened = any(each.type == "reopened" for each in step.announced)
             assert reopened == (at_end and step.tracker.generation > tracker.generation)
             assert reopened or not (at_end and (step.end or step.watermark is not None))
-            assert not (step.end and step.watermark is not None)
             assert step.watermark is None or highest < step.watermark == step.tracker.watermark
         step = receive(tracker, batch, now, idle_timeout)
         tracker, at_end = step.tracker, step.tracker.at_end
@@ -184,5 +328,7 @@ def test_the_tracker_announces_what_plain_dicts_do(flow: list[list[ControlMessag
     for batch in flow:
         step = receive(tracker, batch, 0)
         tracker = step.tracker
+        before = pages["pages"][0]["out"]
         expected = plain.receive(pages, [(0, message) for message in batch], 0, 0)
-        assert (expected.watermark, expected.end) == (step.watermark, step.end)
+        out = pages["pages"][0]["out"]
+        assert (out if out > before else None, expected.end) == (step.watermark, step.end)
