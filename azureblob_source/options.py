@@ -246,6 +246,14 @@ SINK = OptionTable(
 SOURCE = OptionTable(
     (
         Option("view", one_of(*VIEWS), "data", "The rows, or a table about the stream.", "Reading"),
+        Option(
+            "generations",
+            one_of("all", "newest"),
+            "all",
+            "Of the view `control`: all, or the newest and what is read with it, back from the head of the log to the "
+            "end of the stream before it.",
+            "Reading",
+        ),
         Option("columns", text_list(), None, "Columns to read.", "Reading", shown_default="all"),
         Option(
             "metadataColumns",

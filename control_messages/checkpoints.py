@@ -36,6 +36,10 @@ class WatermarkCheckpoint:
     staleGeneration: int = -1  # noqa: N815
     isIdle: bool = False  # noqa: N815
     risenAt: int = 0  # noqa: N815
+    rowsRead: int = 0  # noqa: N815
+    rowsSent: int | None = None  # noqa: N815
+    allCounted: bool = True  # noqa: N815
+    counted: dict[str, int] = field(default_factory=dict)
 
 
 def to_checkpoint(tracker: PartitionTracker) -> tuple[EndOfStreamCheckpoint, WatermarkCheckpoint]:
@@ -62,6 +66,10 @@ def to_checkpoint(tracker: PartitionTracker) -> tuple[EndOfStreamCheckpoint, Wat
             tracker.stale_generation,
             tracker.is_idle,
             tracker.risen_at,
+            tracker.rows_read,
+            tracker.rows_sent,
+            tracker.all_counted,
+            dict(tracker.counted),
         ),
     )
 
@@ -102,4 +110,8 @@ def restore(end: EndOfStreamCheckpoint, watermark: WatermarkCheckpoint, partitio
         stale_generation=watermark.staleGeneration,
         is_idle=watermark.isIdle,
         risen_at=watermark.risenAt,
+        rows_read=watermark.rowsRead,
+        rows_sent=watermark.rowsSent,
+        all_counted=watermark.allCounted,
+        counted=dict(watermark.counted),
     )

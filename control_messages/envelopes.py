@@ -6,9 +6,10 @@ is rejected if it has zero bytes, an unknown type, or control data that cannot b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,10 @@ from control_messages.arrow_memory import (
     validity,
 )
 from control_messages.errors import BadEnvelopeError
-from control_messages.messages import ControlMessage, MessageType, from_json, message_type, to_json
+from control_messages.messages import ControlMessage, MessageType, Watermark, from_json, message_type, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 I16 = npt.NDArray[np.int16]
 
@@ -135,6 +139,23 @@ def are_user_messages(envelopes: pa.Array) -> npt.NDArray[np.bool_]:
     return user
 
 
+def count_user_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Control envelopes as they are, and in place of user messages their number in each partition.
+
+    batches: columns partition, value (null for a user message) and position. The result has a column rows too, the
+    number, which is 0 for a control envelope. Runs in Spark's workers, so it imports neither pyspark nor pandas.
+    """
+    for batch in batches:
+        is_user = pc.is_null(batch.column("value"))
+        control = batch.filter(pc.invert(is_user))
+        counted = pc.value_counts(batch.column("partition").filter(is_user))
+        absent = (pa.nulls(len(counted), batch.column(name).type) for name in ("value", "position"))
+        zeros = integer_array(np.zeros(control.num_rows, np.int64))
+        names = ["partition", "value", "position", "rows"]
+        yield pa.RecordBatch.from_arrays([*control.columns, zeros], names)
+        yield pa.RecordBatch.from_arrays([counted.field(0), *absent, counted.field(1)], names)
+
+
 def unwrap_all(envelopes: pa.Array, task_count: int | None = None) -> Unwrapped:
     """`unwrap` for every row; bad envelopes are returned as `rejected`. Equal control envelopes are parsed once.
 
@@ -144,10 +165,7 @@ def unwrap_all(envelopes: pa.Array, task_count: int | None = None) -> Unwrapped:
     user_rows, other_rows = np.flatnonzero(is_user), np.flatnonzero(~is_user)
     others = _chosen(envelopes, other_rows).dictionary_encode()
     codes, distinct = integers(others.indices), binary_values(others.dictionary)
-    read = [
-        (_cached if len(envelope) <= _CACHED_BYTES else _control_or_reason)(envelope, task_count)
-        for envelope in distinct
-    ]
+    read = [_read(envelope, task_count) for envelope in distinct]
     good = np.fromiter((not isinstance(one, str) for one in read), np.bool_, len(read))[codes]
     bad = zip(other_rows[~good].tolist(), codes[~good].tolist(), strict=True)
     return Unwrapped(
@@ -157,6 +175,28 @@ def unwrap_all(envelopes: pa.Array, task_count: int | None = None) -> Unwrapped:
         [read[code] for code in codes[good].tolist()],
         [Rejected(row, read[code], distinct[code]) for row, code in bad],
     )
+
+
+def without_count(envelope: bytes) -> bytes:
+    """A control envelope without the count of its rows at its end, which is another one in each partition."""
+    return _COUNT.sub(b"}", envelope)
+
+
+_COUNT = re.compile(rb',"writer":(0|[1-9]\d{0,17}),"rows":(0|[1-9]\d{0,17})\}\Z')
+
+
+def _read(envelope: bytes, task_count: int | None) -> Any:
+    """As `_control_or_reason`; of watermarks that differ in their count only, one is parsed."""
+    if len(envelope) > _CACHED_BYTES:
+        return _control_or_reason(envelope, task_count)
+    count = _COUNT.search(envelope)
+    if count is None:
+        return _cached(envelope, task_count)
+    message = _cached(without_count(envelope), task_count)
+    if not isinstance(message, Watermark) or (message.writer, message.rows) != (None, None):
+        return _control_or_reason(envelope, task_count)
+    writer, rows = map(int, count.groups())
+    return replace(message, writer=writer, rows=rows)
 
 
 @lru_cache(maxsize=4096)

@@ -43,6 +43,7 @@ class Hold:
     timed_out: the tasks that do not hold the watermark because they have timed out. unseen_timed_out: the unseen tasks
     have timed out, too. silent: those that would have timed out if `needed` tasks were active, ended or idle.
     stale: how many messages of lower generations were dropped, the last one of `stale_generation`.
+    rows_sent, surplus: how many rows the tasks count, and how many more were read; below 0, how many are missing.
     """
 
     stream: str
@@ -64,11 +65,13 @@ class Hold:
     needed: int
     stale: int = 0
     stale_generation: int = -1
+    rows_sent: int | None = None
+    surplus: int = 0
 
     def __str__(self) -> str:
         place = f"Partition {self.partition} of {self.stream}"
         if self.at_end:
-            return f"{place} has ended."
+            return "; ".join([f"{place} has ended", *self._rows()]) + "."
         state = "has no watermark yet" if self.watermark is None else f"is at {_time(self.watermark)}"
         if self.generation < 0:
             return f"{place} {state}: no control message was read."
@@ -102,6 +105,17 @@ class Hold:
             yield (
                 f"{self.stale} messages of lower generations were dropped, the last of generation "
                 f"{self.stale_generation}: a producer that is to go on needs a generation above {self.generation}"
+            )
+        yield from self._rows()
+
+    def _rows(self) -> Iterable[str]:
+        """How the rows that were read differ from those that the tasks count."""
+        if self.surplus < 0:
+            yield f"{-self.surplus} of the {self.rows_sent} rows that its tasks count were not read: they are lost"
+        elif self.surplus:
+            yield (
+                f"{self.surplus} rows more were read than the {self.rows_sent} that its tasks count: they are doubled, "
+                "or written without `emit` (or, in Kafka, not counted yet)"
             )
 
     def _names(self, tasks: Sequence[TaskState], most: int = 5) -> str:
@@ -162,6 +176,8 @@ def why_held(tracker: PartitionTracker, now: int, idle_timeout: IdleTimeout | No
         needed=0 if idle_timeout is None else idle_timeout.needed(tracker.task_count),
         stale=tracker.stale,
         stale_generation=tracker.stale_generation,
+        rows_sent=tracker.rows_sent,
+        surplus=tracker.surplus,
     )
 
 

@@ -1,14 +1,15 @@
 """Control messages and their JSON: an upstream task sends them in the same stream as its rows. Pure.
 
     {"version":1,"taskName":"Partition 0","taskCount":2,"generation":3,"streamId":"by-destination",
-     "partitionCount":8,"sequence":1795331203750,"timestamp":1357016400000}       a watermark; an end has no timestamp
+     "partitionCount":8,"sequence":1795331203750,"timestamp":1357016400000,       a watermark; an end has no timestamp,
+     "writer":2,"rows":117}                                                       and no rows
 
 The reader ignores unknown fields, accepts Samza's `task-name` and `run-id`, and takes a missing version as 1. It
 rejects a later version, whose fields may mean something else, and a field that occurs twice, since JSON parsers differ
 in which one they take. The writer writes only messages that are read back equal, and every message that was read can be
-written. Messages of Samza and of earlier releases lack `partitionCount`, `sequence`, and for a watermark `streamId`,
-which are then None. Samza's have neither a task count nor a generation: the generation is then 0, and the caller gives
-the count.
+written. Messages of Samza and of earlier releases lack `partitionCount`, `sequence`, `writer`, `rows`, and for a
+watermark `streamId`, which are then None. Samza's have neither a task count nor a generation: the generation is then 0,
+and the caller gives the count.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class Watermark:
     idle: the task has nothing to write for the time being, and does not hold the watermark until its next one.
     stream, partition_count: the name of the stream, and how many partitions it has; None if the message has none.
     sequence: rises with every message of a task in a generation, and is the same in a repeat; None if it has none.
+    rows: how many rows of the task were written to the partition with this message, by the Spark task `writer`, which
+    several may have done for one task; None if they were not counted.
     """
 
     task: str | None
@@ -60,6 +63,8 @@ class Watermark:
     stream: str | None = None
     partition_count: int | None = None
     sequence: int | None = None
+    writer: int | None = None
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,9 @@ def to_fields(message: ControlMessage) -> dict[str, Any]:
         fields["sequence"] = message.sequence
     match message:
         case Watermark():
-            return {**fields, "timestamp": message.timestamp, **({"idle": True} if message.idle else {})}
+            counted = {"writer": message.writer, "rows": message.rows}
+            more = {name: number for name, number in counted.items() if number is not None}
+            return {**fields, "timestamp": message.timestamp, **({"idle": True} if message.idle else {}), **more}
         case EndOfStream():
             return fields
         case Drain():
@@ -169,7 +176,8 @@ def from_json(kind: MessageType, data: bytes, task_count: int | None = None) -> 
             if timestamp is None:
                 text = f"{_shown(data)} is a watermark without a timestamp."
                 raise BadEnvelopeError(text)
-            return Watermark(task, count, timestamp, generation, idle, stream, partition_count, sequence)
+            writer, rows = (_integer(fields, name, 0, LATEST) for name in ("writer", "rows"))
+            return Watermark(task, count, timestamp, generation, idle, stream, partition_count, sequence, writer, rows)
         case MessageType.END_OF_STREAM:
             return EndOfStream(task, count, stream, generation, partition_count, sequence)
         case MessageType.DRAIN:
@@ -225,10 +233,15 @@ def _fault(message: ControlMessage) -> str | None:
         return f"task_count is an integer from 1 to {MOST_TASKS}, and 1 for a message without a task."
     if not is_integer(message.generation, 0, LATEST):
         return f"the generation is an integer from 0 to {LATEST}."
-    if not (message.partition_count is None or is_integer(message.partition_count, 1, MOST_PARTITIONS)):
-        return f"the partition count is None or an integer from 1 to {MOST_PARTITIONS}."
-    if not (message.sequence is None or is_integer(message.sequence, 0, LATEST)):
-        return f"the sequence is None or an integer from 0 to {LATEST}."
+    optional = [
+        ("partition count", message.partition_count, 1, MOST_PARTITIONS),
+        ("sequence", message.sequence, 0, LATEST),
+    ]
+    if isinstance(message, Watermark):
+        optional += [("writer", message.writer, 0, LATEST), ("count of rows", message.rows, 0, LATEST)]
+    for name, value, least, most in optional:
+        if not (value is None or is_integer(value, least, most)):
+            return f"the {name} is None or an integer from {least} to {most}."
     for text in (message.stream, message.run if isinstance(message, Drain) else None):
         if not (text is None or is_text(text)):
             return "the stream or run is None or a text that is not empty."

@@ -70,6 +70,9 @@ class PartitionTracker:
     last_seen: when the last message of each task was processed. first_seen: when the first of the generation was.
     watermark: the last one announced. risen_at: when it was; before that, when the first message was processed.
     at_end, is_idle: the end of this generation, or that no task of it holds the watermark, has been announced.
+    rows_read: the user messages read. rows_sent: those that the watermarks read count; None if none of them counts.
+    all_counted: no watermark without a count was read, so `rows_read` and `rows_sent` can be compared.
+    counted: the sequence of the last count of each task; the count of a repeat is no further one.
     stale, stale_generation: how many messages were dropped since a higher generation had begun, and the generation of
     the last.
     """
@@ -91,11 +94,23 @@ class PartitionTracker:
     stale_generation: int = -1
     is_idle: bool = False
     risen_at: int = 0
+    rows_read: int = 0
+    rows_sent: int | None = None
+    all_counted: bool = True
+    counted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def unseen(self) -> int:
         """How many tasks of the generation have not sent a message yet."""
         return self.task_count - _named(self.last_seen)
+
+    @property
+    def surplus(self) -> int:
+        """How many rows more than the tasks count were read; below 0, how many are missing. 0 if it is not known.
+
+        With a transport that shows a batch in parts, as Kafka does, rows are read before their count.
+        """
+        return self.rows_read - self.rows_sent if self.all_counted and self.rows_sent is not None else 0
 
 
 @dataclass(frozen=True)
@@ -133,8 +148,11 @@ def receive(
     now: int,
     idle_timeout: IdleTimeout | None = None,
     on_contradiction: Callable[[ControlMessage, ContradictionError], None] | None = None,
+    rows: int = 0,
 ) -> TrackerUpdate[PartitionTracker]:
     """The tracker after all control messages of a batch, in any order. `Drain` messages are ignored.
+
+    rows: how many user messages the batch has.
 
     Of messages that contradict each other, the one that was sent first is accepted. A contradiction raises
     `ContradictionError`, and no message takes effect; with `on_contradiction` that is called instead, the message is
@@ -153,6 +171,7 @@ def receive(
         update = found if found.accepted else update
     after = replace(
         update.result(),
+        rows_read=tracker.rows_read + rows,
         stale=tracker.stale + len(stale),
         stale_generation=stale[-1] if stale else tracker.stale_generation,
     )
@@ -319,7 +338,8 @@ def _named(tasks: Mapping[str, int]) -> int:
 class _Update:
     """A tracker while messages are applied to it.
 
-    sender: of the last message accepted, its stream and counts. A message with the same of a known task is no
+    intervals: task, sequence and writer of the messages whose rows are counted. sender: of the last message accepted,
+    its stream and counts. A message with the same of a known task is no
     contradiction, so most messages need no further check.
     """
 
@@ -334,6 +354,10 @@ class _Update:
     sequences: dict[str, int]
     last_seen: dict[str, int]
     watermark: int | None
+    rows_sent: int | None
+    all_counted: bool
+    counted: dict[str, int]
+    intervals: set[tuple[str, int | None, int | None]] = field(default_factory=set)
     accepted: int = 0
     sender: tuple[str | None, int, int | None] | None = None
 
@@ -352,6 +376,9 @@ class _Update:
             sequences=dict(known.sequences),
             last_seen=dict(known.last_seen),
             watermark=tracker.watermark,
+            rows_sent=tracker.rows_sent,
+            all_counted=tracker.all_counted,
+            counted=dict(known.counted),
         )
 
     @property
@@ -388,6 +415,7 @@ class _Update:
         if isinstance(message, EndOfStream):
             self.ended.add(task)
             return
+        self._count(message, task)
         known = self.watermarks.get(task)
         if known is None or message.timestamp > known:
             self.watermarks[task] = message.timestamp
@@ -396,6 +424,20 @@ class _Update:
                 self.idle.add(task)
             elif self.idle:
                 self.idle.discard(task)
+
+    def _count(self, message: Watermark, task: str) -> None:
+        """Add the rows that the message counts, unless it is a repeat. Idle tasks write no rows."""
+        if message.rows is None:
+            self.all_counted = self.all_counted and message.idle
+            return
+        interval, sequence = (task, message.sequence, message.writer), message.sequence
+        before = self.before.counted.get(task) if self.generation == self.before.generation else None
+        if interval in self.intervals or (before is not None and sequence is not None and sequence <= before):
+            return
+        self.intervals.add(interval)
+        self.rows_sent = (self.rows_sent or 0) + message.rows
+        if sequence is not None:
+            self.counted[task] = max(sequence, self.counted.get(task, sequence))
 
     def _is_last(self, message: Watermark, task: str) -> bool:
         """Whether the task has sent nothing later, by sequence.
@@ -470,6 +512,9 @@ class _Update:
             sequences=self.sequences,
             last_seen=self.last_seen,
             watermark=self.watermark,
+            rows_sent=self.rows_sent,
+            all_counted=self.all_counted,
+            counted=self.counted,
             first_seen=self.now if self.generation > self.before.generation else self.before.first_seen,
             at_end=self.before.at_end and self.generation == self.before.generation,
         )

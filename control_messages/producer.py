@@ -10,9 +10,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as arrow_is
 
@@ -69,6 +70,7 @@ class ProducerSpec:
     lateness_ms: how much older than the latest row of a task its later rows may be.
     ahead_ms: how far event times may be ahead of the clock. A later one, such as of the year 9999, raises no watermark:
     no row after it would be in time. By default a year.
+    counts: the watermarks of a write say how many rows it has, so that consumers notice a lost or a doubled one.
     """
 
     stream: str
@@ -77,6 +79,7 @@ class ProducerSpec:
     generation: Stated = 0
     lateness_ms: Stated = 0
     ahead_ms: Stated = YEAR_MS
+    counts: bool = True
 
     def __post_init__(self) -> None:
         if not is_text(self.stream):
@@ -104,6 +107,7 @@ class ProducerSpec:
             "generation": self.generation,
             "latenessMs": self.lateness_ms,
             **({} if self.ahead_ms == YEAR_MS else {"aheadMs": self.ahead_ms}),
+            **({} if self.counts else {"counts": False}),
         }
         return json.dumps(fields, separators=(",", ":"))
 
@@ -111,7 +115,7 @@ class ProducerSpec:
     def from_json(cls, text: str) -> ProducerSpec:
         """The inverse. Only stream and partitions are required. `ValueError` names what is wrong or unknown."""
         fields = json_object(text)
-        known = {"stream", "partitions", "tasks", "generation", "latenessMs", "aheadMs"}
+        known = {"stream", "partitions", "tasks", "generation", "latenessMs", "aheadMs", "counts"}
         if unknown := fields.keys() - known:
             reason = f"a producer has no {listed(sorted(unknown))}; its fields are {listed(sorted(known))}."
             raise ControlMessageError(reason)
@@ -126,6 +130,7 @@ class ProducerSpec:
             fields.get("generation", 0),
             fields.get("latenessMs", 0),
             fields.get("aheadMs", YEAR_MS),
+            fields.get("counts", True),
         )
 
     def watermark(self, task: str | int, timestamp: int, *, idle: bool = False) -> Watermark:
@@ -148,24 +153,28 @@ class ProducerSpec:
         """
         return [self.watermark(task, up_to_ms, idle=True) for task in tasks]
 
-    def envelopes(self, messages: Iterable[ControlMessage], sequence: int | None = None) -> pa.RecordBatch:
+    def envelopes(
+        self, messages: Iterable[ControlMessage], sequence: int | None = None, rows: RowsWritten | None = None
+    ) -> pa.RecordBatch:
         """Every message for every partition, within a partition in the order given; schema `ENVELOPES`.
 
         sequence: of the messages that have none: greater than that of every earlier message of their tasks in this
         generation, and the same when they are sent again. The time of the batch in milliseconds is one.
+        rows: of the messages, which are then watermarks without.
 
         `ValueError` for a message of another producer, and if the envelopes exceed 2 GiB.
         """
         wrapped = [wrap(self._own(message, sequence)) for message in messages]
-        size = sum(map(len, wrapped)) * self.partitions
+        longest = 0 if rows is None else len(rows.field(LATEST))
+        size = sum(len(each) + longest for each in wrapped) * self.partitions
         if size > MOST_BYTES:
             text = f"{len(wrapped)} messages for {self.partitions} partitions of {self.stream} are {size} bytes."
             raise ValueError(f"{text} A batch holds {MOST_BYTES}: give fewer messages at a time.")
-        rows = len(wrapped) * self.partitions
+        sent = wrapped * self.partitions if rows is None else rows.added_to(wrapped)
         partitions = np.repeat(np.arange(self.partitions, dtype=np.int32), len(wrapped))
-        offsets = np.zeros(rows + 1, np.int32)
-        np.cumsum(np.tile(np.array([len(each) for each in wrapped], np.int32), self.partitions), out=offsets[1:])
-        values = binary_array(offsets, b"".join(wrapped) * self.partitions)
+        offsets = np.zeros(len(sent) + 1, np.int32)
+        np.cumsum(np.fromiter(map(len, sent), np.int32, len(sent)), out=offsets[1:])
+        values = binary_array(offsets, b"".join(sent))
         return pa.RecordBatch.from_arrays([integer_array(partitions), values], schema=ENVELOPES)
 
     def number_of(self, task: str | int | None) -> int:
@@ -206,23 +215,48 @@ class ProducerSpec:
         )
 
 
+@dataclass(frozen=True)
+class RowsWritten:
+    """How many rows of some tasks the Spark task `writer` has written to each partition: an array for each task."""
+
+    writer: int
+    counts: I64
+
+    def field(self, count: int) -> bytes:
+        """The last fields of a watermark's JSON, with its closing brace."""
+        return b',"writer":%d,"rows":%d}' % (self.writer, count)
+
+    def added_to(self, envelopes: list[bytes]) -> list[bytes]:
+        """The envelopes of the watermarks of these tasks for every partition, each with its count."""
+        heads = [envelope[:-1] for envelope in envelopes]
+        return [
+            head + self.field(count)
+            for of_partition in self.counts.T.tolist()
+            for head, count in zip(heads, of_partition, strict=True)
+        ]
+
+
 class TaskWatermarks:
     """The watermarks of a producer's tasks, from the event times of their rows. Mutable; one per Spark task.
 
     now: the time of the batch (ms). Times more than `ahead_ms` after it are ignored, as nulls are; None for no limit.
+    writer: the number of the Spark task.
     """
 
-    def __init__(self, producer: ProducerSpec, now: int | None = None) -> None:
-        self._producer = producer
+    def __init__(self, producer: ProducerSpec, now: int | None = None, writer: int = 0) -> None:
+        self._producer, self._now, self._writer = producer, now, writer
         self._limit = None if now is None else now + producer.ahead_ms
         self._latest = np.full(len(producer.names), EARLIEST, np.int64)
         self._seen = np.zeros(len(producer.names), np.bool_)
+        self._places = np.full(len(producer.names), -1, np.int64)
+        self._counts = np.zeros((0, producer.partitions), np.int64)  # a line for each task with rows
 
-    def observe(self, tasks: pa.Array | None, times: pa.Array) -> None:
-        """Take note of rows, each with a task and an event time.
+    def observe(self, tasks: pa.Array | None, times: pa.Array, partitions: pa.Array) -> None:
+        """Take note of rows, each with a task, an event time and a partition.
 
         tasks: numbers or names; None if the producer has only one task.
         times: timestamps of any unit, or dates; without a zone they are UTC. A null says only that the task has a row.
+        partitions: integers from 0 to `producer.partitions` - 1.
 
         `ControlMessageError` for an unknown task, a null task, and a time outside 64 bits of milliseconds; nothing has
         changed then. `TypeError` for columns of other types.
@@ -243,6 +277,14 @@ class TaskWatermarks:
         timed = np.flatnonzero(latest != EARLIEST)
         self._latest[timed] = np.maximum(self._latest[timed], _milliseconds(latest[timed], times.type))
         self._seen[numbers] = True
+        if self._producer.counts:
+            self._count(numbers, integers(partitions))
+
+    def envelopes(self) -> pa.RecordBatch:
+        """The watermarks for every partition, with the counts of their rows; schema `ENVELOPES`."""
+        counted = self._producer.counts
+        rows = RowsWritten(self._writer, self._counts[self._places[self._seen]]) if counted else None
+        return self._producer.envelopes(self.watermarks(), self._now, rows)
 
     def watermarks(self) -> list[Watermark]:
         """For every task with a row: its latest time less the lateness, rounded down to a millisecond.
@@ -254,6 +296,15 @@ class TaskWatermarks:
             producer.watermark(task, max(EARLIEST, int(self._latest[task]) - producer.lateness_ms))
             for task in np.flatnonzero(self._seen).tolist()
         ]
+
+    def _count(self, numbers: I64, partitions: npt.NDArray[Any]) -> None:
+        """Add rows to the counts of their tasks."""
+        fresh, known = np.flatnonzero(self._seen & (self._places < 0)), len(self._counts)
+        if len(fresh):
+            self._places[fresh] = np.arange(known, known + len(fresh))
+            self._counts = np.concatenate([self._counts, np.zeros((len(fresh), self._producer.partitions), np.int64)])
+        cells = self._places[numbers] * self._producer.partitions + partitions
+        self._counts += np.bincount(cells, minlength=self._counts.size).reshape(self._counts.shape)
 
     def _numbers(self, tasks: pa.Array) -> I64:
         if tasks.null_count:
@@ -274,17 +325,18 @@ class TaskWatermarks:
 def with_watermarks(producer: ProducerSpec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The columns partition and value of the batches, and after them the watermarks of the tasks seen.
 
-    The batches have the columns task, eventTime and sequence as well; the sequence is the same in all rows. Runs in
-    Spark's workers, so it imports neither pyspark nor pandas.
+    The batches have the columns task, eventTime, sequence and writer as well; the last two are the same in all rows.
+    Runs in Spark's workers, so it imports neither pyspark nor pandas.
     """
-    watermarks, sequence = TaskWatermarks(producer), None
+    watermarks: TaskWatermarks | None = None
     for batch in batches:
-        if sequence is None and batch.num_rows:
-            sequence = batch.column("sequence")[0].as_py()
-            watermarks = TaskWatermarks(producer, sequence)
-        watermarks.observe(batch.column("task"), batch.column("eventTime"))
+        if watermarks is None and batch.num_rows:
+            sequence, writer = (batch.column(name)[0].as_py() for name in ("sequence", "writer"))
+            watermarks = TaskWatermarks(producer, sequence, writer)
+        if watermarks is not None:
+            watermarks.observe(batch.column("task"), batch.column("eventTime"), batch.column("partition"))
         yield _envelopes(batch)
-    yield _envelopes(producer.envelopes(watermarks.watermarks(), sequence))
+    yield _envelopes((watermarks or TaskWatermarks(producer)).envelopes())
 
 
 def _envelopes(batch: pa.RecordBatch) -> pa.RecordBatch:

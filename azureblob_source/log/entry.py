@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from azure_account.account import NO_ATTRIBUTES, BlobAttributes
@@ -116,6 +117,25 @@ class LastCommitted:
     def in_effect(self) -> int:
         """The last version that is in effect; -1 if there is none."""
         return self.previous if self.entry == VOIDED else self.version
+
+
+ALL_PARTITIONS = "all"
+"""The `partitions` of a control message that all partitions have received, whose number it states."""
+
+
+def partitions_of(message: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """The partitions of a control message of an entry; None for rows without one. Earlier releases wrote one only."""
+    named, count = message.get("partitions"), message.get("partitionCount")
+    if named == ALL_PARTITIONS and isinstance(count, int):
+        return all_partitions(count)
+    one = message.get("partition")
+    return tuple(map(str, named)) if isinstance(named, list) else (one if isinstance(one, str) else None,)
+
+
+@lru_cache(maxsize=8)
+def all_partitions(count: int) -> tuple[str, ...]:
+    """The names of all partitions of a stream."""
+    return tuple(map(str, range(count)))
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class SourceOptions:
     address: Address
     stream: str
     view: str
+    newest_generation: bool
     columns: tuple[str, ...] | None
     metadata_columns: tuple[str, ...]
     avro_schema: AvroSchema | None
@@ -66,11 +67,14 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         raise ConfigurationError(message)
     if {"startingVersion", "startingTimestamp"} <= given.given:
         raise ConfigurationError("options `startingVersion` and `startingTimestamp` exclude each other. Set one.")
+    if given["generations"] == "newest" and given["view"] != "control":
+        raise ConfigurationError("Option `generations` is for the view `control`. Leave it out here.")
     return SourceOptions(
         account=account_settings(given, address, env),
         address=address,
         stream=address.path,
         view=given["view"],
+        newest_generation=given["generations"] == "newest",
         columns=given["columns"],
         metadata_columns=given["metadataColumns"],
         avro_schema=_schema(given),

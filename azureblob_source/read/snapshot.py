@@ -17,7 +17,7 @@ from azure_account.clock import SYSTEM_CLOCK
 from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.parallel import concurrent_map
 from azureblob_source.log.folder import is_avro
-from azureblob_source.log.live import live_blobs
+from azureblob_source.log.live import entries_in_effect, live_blobs
 from azureblob_source.log.naming import schema_name
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.metrics import skip_damaged
@@ -26,7 +26,7 @@ from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, str
 from azureblob_source.read.publication import PublicationWait, not_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from arrow_avro import AvroSchema
     from azure_account.account import BlobContainer
@@ -127,8 +127,8 @@ def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False
     `NotFoundError` if there are none, or no such version.
     """
     head = log.head()
-    place = f"{log.container.url}/{log.stream}"
     if head is not None and version is not None and version > head.version:
+        place = f"{log.container.url}/{log.stream}"
         step = "Ask for one that exists: the view `commits` lists them."
         raise NotFoundError(describe(f"read version {version} of", place, f"the newest is {head.version}", step))
     history: list[LogEntry] = []
@@ -136,9 +136,39 @@ def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False
         last = head.version if version is None else version
         history = log.live_entries(last) if live_only else log.history(last)
     if not history:
-        step = "Check container and stream; one that this project has not written has no versions."
-        raise NotFoundError(describe("read the commit log of", place, "there is none", step))
+        raise _no_log(log)
     return history
+
+
+def newest_generation(log: CommitLog) -> list[LogEntry]:
+    """The entries that have control messages of the newest generation, from the head back, and perhaps some before.
+
+    It ends at an end of a lower generation: its job has written nothing after that. `NotFoundError` without entries.
+    """
+    head, first = log.head(), log.first()
+    if head is None or first is None:
+        raise _no_log(log)
+    history: list[LogEntry] = []
+    last = head.version
+    while last >= first and not _has_earlier_end(history):
+        start = max(first, last + 1 - _AT_ONCE)
+        history = [*log.entries(start, last), *history]
+        last = start - 1
+    return history
+
+
+def _has_earlier_end(entries: Sequence[LogEntry]) -> bool:
+    """Whether a generation has ended before a higher one, by the control messages of the entries."""
+    control = [message for entry in entries_in_effect(entries) for message in entry.control]
+    generations = [(message.get("generation") or 0, message.get("type") == "endOfStream") for message in control]
+    newest = max((generation for generation, _ in generations), default=0)
+    return any(is_end and generation < newest for generation, is_end in generations)
+
+
+def _no_log(log: CommitLog) -> NotFoundError:
+    step = "Check container and stream; one that this project has not written has no versions."
+    place = f"{log.container.url}/{log.stream}"
+    return NotFoundError(describe("read the commit log of", place, "there is none", step))
 
 
 def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:

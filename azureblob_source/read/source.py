@@ -22,7 +22,14 @@ from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
 from azureblob_source.read.following import Follower, new_blobs
 from azureblob_source.read.options import SourceOptions, source_options
-from azureblob_source.read.snapshot import ListingRules, Snapshot, kept_history, take_snapshot, writer_schemas
+from azureblob_source.read.snapshot import (
+    ListingRules,
+    Snapshot,
+    kept_history,
+    newest_generation,
+    take_snapshot,
+    writer_schemas,
+)
 from azureblob_source.read.splits import Split, pack_splits, split_blobs
 
 if TYPE_CHECKING:
@@ -241,6 +248,8 @@ class BaseReader:
         elif log.refresh() is None and self.options.view in ("blobs", "schemas"):
             yield self._view_of_listing()
             return
+        elif self.options.newest_generation:
+            entries = newest_generation(log)
         else:
             entries = kept_history(log, self.options.version)
         match self.options.view:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 import arrow_avro
+from azureblob_source.log.entry import partitions_of
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.read.blobs import UNIX_EPOCH
 
@@ -164,7 +165,7 @@ def control(entries: Iterable[LogEntry]) -> Iterator[pa.RecordBatch]:
     rows = 0
     for entry in entries_in_effect(entries):
         found += [(entry, message) for message in entry.control]
-        rows += sum(len(_partitions(message)) for message in entry.control)
+        rows += sum(len(partitions_of(message)) for message in entry.control)
         if rows >= _BATCH_ROWS:
             yield _control(found)
             found, rows = [], 0
@@ -173,7 +174,7 @@ def control(entries: Iterable[LogEntry]) -> Iterator[pa.RecordBatch]:
 
 def _control(found: Sequence[tuple[LogEntry, Mapping[str, Any]]]) -> pa.RecordBatch:
     messages = pa.RecordBatch.from_pylist([_message(entry, message) for entry, message in found], CONTROL)
-    partitions = [_partitions(message) for _, message in found]
+    partitions = [partitions_of(message) for _, message in found]
     rows = messages.take(arrow_avro.int64_array(np.repeat(np.arange(len(found)), list(map(len, partitions)))))
     levels = pa.array([level for of_message in partitions for level in of_message], pa.string())
     place = CONTROL.get_field_index("partition")
@@ -248,12 +249,6 @@ def _message(entry: LogEntry, message: Mapping[str, Any]) -> dict[str, object]:
         "transactionId": entry.transaction.id if entry.transaction else None,
         "message": json.dumps(content, ensure_ascii=False),
     }
-
-
-def _partitions(message: Mapping[str, Any]) -> list[str | None]:
-    """The partitions of a message; earlier releases wrote one, not a list."""
-    partitions: list[str] | None = _typed(message, "partitions", list)
-    return [_typed(message, "partition", str)] if partitions is None else list(map(str, partitions))
 
 
 def _typed(message: Mapping[str, Any], name: str, kind: type) -> Any:

@@ -1,8 +1,9 @@
 """Control messages as the objects that a log entry lists. Pure.
 
 Each message is listed once, with all partitions that received it: a thousand watermarks sent to a hundred partitions
-are a thousand objects `{"type": "watermark", …fields of the message…, "partitions": ["0", "1", …]}`. Without a
-`partitionColumn` there is no `partitions`. An entry of a batch log names the `stream` of each message too.
+are a thousand objects `{"type": "watermark", …fields of the message…, "partitions": "all"}`, and `["0", "7"]` if not
+all of the `partitionCount` have received it. Without a `partitionColumn` there is no `partitions`. An entry of a batch
+log names the `stream` of each message too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from azureblob_source.log.entry import ALL_PARTITIONS, all_partitions, partitions_of
 from control_messages.messages import EARLIEST
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def merged(messages: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
     for message in messages:
         key = tuple((name, value) for name, value in message.items() if name not in ("timestamp", "partitions"))
         latest = by_key.setdefault(key, {})
-        levels, time = tuple(message.get("partitions", (None,))), message.get("timestamp", _UNTIMED)
+        levels, time = partitions_of(message), message.get("timestamp", _UNTIMED)
         latest[levels] = max(time, latest.get(levels, time))
     return tuple(each for key, latest in by_key.items() for each in _merged_objects(dict(key), latest))
 
@@ -53,7 +55,9 @@ def objects_of(message: dict[str, Any], levels: Iterable[str | None]) -> Iterato
     if None in levels:
         yield message
     if named:
-        yield {**message, "partitions": named}
+        count = message.get("partitionCount", 0)
+        of_all = len(named) == count and tuple(named) == all_partitions(count)
+        yield {**message, "partitions": ALL_PARTITIONS if of_all else named}
 
 
 def _numbers_first(level: str) -> tuple[int, str]:

@@ -18,7 +18,7 @@ from arrow_avro import int64_array, stored_values
 from azure_account.errors import ConfigurationError, describe
 from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_objects import merged, objects_of
-from control_messages.envelopes import are_user_messages, unwrap
+from control_messages.envelopes import are_user_messages, unwrap, without_count
 from control_messages.errors import BadEnvelopeError
 from control_messages.messages import MessageType, message_type, to_fields
 from control_messages.producer import FOR_THE_SINK, TaskWatermarks
@@ -96,13 +96,20 @@ def stored_rows(producer: ProducerSpec, rows: pa.Schema) -> pa.Schema:
 class EnvelopeRouter:
     """Routes the rows of one task attempt, with envelopes in `column`: user messages first, then control messages.
 
-    producer, sequence: of the watermarks that are added, if any are.
+    producer, sequence, writer: of the watermarks that are added, if any are.
     `routed` is called once and consumed to its end; then `messages` are the control messages that it has yielded.
     """
 
-    def __init__(self, column: str, router: Router, producer: ProducerSpec | None, sequence: int | None = None) -> None:
+    def __init__(
+        self,
+        column: str,
+        router: Router,
+        producer: ProducerSpec | None,
+        sequence: int | None = None,
+        writer: int = 0,
+    ) -> None:
         self._column, self._router = column, router
-        self._own = None if producer is None else _OwnWatermarks(producer, sequence)
+        self._own = None if producer is None else _OwnWatermarks(producer, sequence, writer)
         self._held: list[pa.RecordBatch] = []
         self._fields: dict[bytes, dict[str, Any]] = {}
         self._routes: dict[bytes, dict[Route, None]] = {}
@@ -162,8 +169,8 @@ class EnvelopeRouter:
 
     def _record(self, routed: RoutedBatch) -> None:
         """Remember to which routes each message goes."""
-        envelopes, codes = _distinct(routed.batch.column(self._column))
-        count = len(routed.routes)
+        distinct, codes = _distinct(routed.batch.column(self._column))
+        envelopes, count = list(map(without_count, distinct)), len(routed.routes)
         places = np.repeat(np.arange(count), np.diff(routed.starts))
         for pair in np.unique(codes * count + places).tolist():
             self._routes.setdefault(envelopes[pair // count], {})[routed.routes[pair % count]] = None
@@ -203,9 +210,9 @@ class EnvelopeRouter:
 class _OwnWatermarks:
     """The watermarks that the sink writes for the tasks of a producer."""
 
-    def __init__(self, producer: ProducerSpec, sequence: int | None) -> None:
-        self._producer, self._sequence = producer, sequence
-        self._watermarks = TaskWatermarks(producer, sequence)
+    def __init__(self, producer: ProducerSpec, sequence: int | None, writer: int) -> None:
+        self._producer = producer
+        self._watermarks = TaskWatermarks(producer, sequence, writer)
         self._schema: pa.Schema | None = None
 
     def stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -218,7 +225,7 @@ class _OwnWatermarks:
         """The stored columns of user messages. Their event times advance the watermarks of their tasks."""
         tasks = batch.column(TASK) if batch.schema.get_field_index(TASK) >= 0 else None
         try:
-            self._watermarks.observe(tasks, batch.column(EVENT_TIME))
+            self._watermarks.observe(tasks, batch.column(EVENT_TIME), batch.column(PARTITION))
         except ValueError as error:
             message = f"Option `emission`: {error}"
             raise ConfigurationError(message) from error
@@ -247,7 +254,7 @@ class _OwnWatermarks:
         if self._schema is None:
             return
         try:
-            batch = self._producer.envelopes(self._watermarks.watermarks(), self._sequence)
+            batch = self._watermarks.envelopes()
         except ValueError as error:
             message = f"Option `emission`: {error}"
             raise ConfigurationError(message) from error
@@ -269,7 +276,10 @@ _TYPE_NAMES = {
 
 
 def _log_fields(envelope: bytes) -> dict[str, Any]:
-    """Type and fields of a control message. Samza's messages carry no task count, so their fields have none."""
+    """Type and fields of a control message, but the count of its rows, which is another one in each partition.
+
+    Samza's messages carry no task count, so their fields have none.
+    """
     try:
         message, has_count = unwrap(envelope), True
     except BadEnvelopeError:
@@ -279,4 +289,6 @@ def _log_fields(envelope: bytes) -> dict[str, Any]:
     fields = to_fields(message)
     if not has_count:
         del fields["taskCount"]
+    for of_a_partition in ("writer", "rows"):
+        fields.pop(of_a_partition, None)
     return {"type": _TYPE_NAMES[message_type(message)], **fields}

@@ -43,6 +43,7 @@ class WritePlan:
     arrow: the columns that are routed and stored: all of the rows', unless option `emission` is set.
     sequence: with option `emission`, of the watermarks that are added: the time of this write (ms).
     facts: what was found of the log of the stream that the path names.
+    task: the number of the Spark task that has this copy of the plan.
     """
 
     options: SinkOptions
@@ -50,6 +51,7 @@ class WritePlan:
     avro: AvroSchema
     sequence: int | None = None
     facts: LogFacts | None = None
+    task: int = 0
 
     @property
     def blob_format(self) -> BlobFormat:

@@ -82,7 +82,7 @@ class _Sink:
         try:
             staged = stage(
                 iterator,
-                plan,
+                replace(plan, task=writer["task"]),
                 container,
                 names=RandomNames(os.urandom, suffixed=self.plan.unique_names),
                 calls=StreamCalls(self._admit_named(container), self._publish_at_once(container)),

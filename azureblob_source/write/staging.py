@@ -152,7 +152,7 @@ def _envelope_router(plan: WritePlan) -> EnvelopeRouter | None:
     options = plan.options
     if options.envelope_column is None:
         return None
-    return EnvelopeRouter(options.envelope_column, options.router, options.emission, plan.sequence)
+    return EnvelopeRouter(options.envelope_column, options.router, options.emission, plan.sequence, plan.task)
 
 
 def _encoder(plan: WritePlan) -> Callable[[pa.RecordBatch], EncodedRows]:

@@ -211,8 +211,9 @@ class Transport(Protocol):
         """Write a batch of envelopes."""
 
     def control(self, spark: SparkSession) -> DataFrame | None:
-        """The control messages: columns type, generation, taskName, taskCount, partitionCount and partition.
+        """The control messages, at least those of the newest generation.
 
+        Columns type, generation, taskName, taskCount, partitionCount and partition.
         If it is known, column transactionId has the id of the streaming query that wrote a message, and position
         rises in the order of writing. None if there is no such stream.
         """
@@ -263,7 +264,7 @@ class AzureBlobTransport:
         """As of `Transport`."""
         reader = spark.read.format("azureblob").options(**self.stream.options)
         # Not the schema of the rows: a stream whose log has only an epoch has none.
-        view = reader.option("view", "control").load(self.stream.where)
+        view = reader.option("view", "control").option("generations", "newest").load(self.stream.where)
         if not _succeeds(lambda: view.limit(1).collect(), but_for=NotFoundError):
             return None
         count = F.get_json_object("message", "$.partitionCount").cast("bigint").alias("partitionCount")

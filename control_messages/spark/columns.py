@@ -35,17 +35,19 @@ class EmitColumns:
 @checked
 @dataclass(frozen=True)
 class EnvelopeColumns:
-    """The columns of envelopes that `reconcile` reads, by name.
+    """The columns of envelopes that `reconcile` reads, by name, and whether it counts the rows.
 
     value: the envelope; null is a user message without a payload.
     partition: of the stream, an integer without nulls.
     position: columns that locate an envelope, for error messages; by default those of `_blob`, `_version` (azureblob
     with `metadataColumns`), `topic` and `offset` (Kafka) that there are.
+    counts: compare the rows read with those that the tasks count. That takes the partition of each row through Python.
     """
 
     value: str = "value"
     partition: str = "partition"
     position: Sequence[str] | None = None
+    counts: bool = True
 
 
 def column(name: ColumnOrName) -> Column:

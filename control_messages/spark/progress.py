@@ -57,6 +57,8 @@ def _saved(query: StreamingQuery | str) -> list[tuple[PartitionTracker, IdleTime
         idle = operator.values(_IDLE) if _IDLE in operator.variables else {}
         for partition, watermark in watermarks.items():
             tracker = restore(EndOfStreamCheckpoint(**ends[partition]), WatermarkCheckpoint(**watermark), partition)
+            if tracker.generation < 0:  # it has only user messages so far
+                continue
             saved = idle.get(partition)
             found.append((tracker, None if saved is None else IdleTimeout(saved["timeoutMs"], saved["quorum"])))
     return sorted(found, key=lambda each: (each[0].stream, str(each[0].partition)))

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from azure_account.arguments import checked
 from azure_account.clock import SYSTEM_CLOCK
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
-from control_messages.envelopes import unwrap_all
+from control_messages.envelopes import count_user_rows, unwrap_all
 from control_messages.errors import BadEnvelopeError, ControlMessageError
 from control_messages.messages import Drain, MessageType
 from control_messages.partition_tracker import (
@@ -38,11 +38,12 @@ from control_messages.partition_tracker import (
     resume,
 )
 from control_messages.spark.columns import EnvelopeColumns, not_null
+from control_messages.spark.metrics import held_ms, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessorHandle, TimerValues
 
     from control_messages.announcements import Announcement, TrackerUpdate
@@ -55,12 +56,14 @@ FLOW = ("stream", "partition", "type", "message", "watermark", "generation", "pa
 `generation` and `partitionCount` (bigint, of an announcement) and `partition` (as in the input)."""
 OBSERVED = "control_messages."
 """The query's progress has the counters of a flow under this and the stream's name: one for each type of row, `stale`
-for the messages of lower generations that were dropped, and `partitions`, those that had user messages."""
+for the messages of lower generations that were dropped, `partitions`, those that had user messages, `rowsMissing` and
+`rowsSurplus`, how the rows read differ from those that the tasks count, and `watermarks`: of each partition that had
+control messages the watermark and `heldMs`, how long it has not risen."""
 TYPES = ("message", "watermark", "idle", "active", "endOfStream", "reopened", "drain", "rejected")
 STREAM_METADATA = "control_messages.stream"
 """The key in the metadata of a flow's column `stream` that has the name of the stream."""
-_STALE, _COUNT = "stale", "count"
-"""The type of rows that are only counted, and the column with their number; both are gone once they are counted."""
+_COUNTED, _COUNTS = "counted", ("_stale", "_missing", "_surplus", "_held")
+"""The type of rows that are only counted, and their columns; both are gone once they are counted."""
 _LOCATING = ("_blob", "_version", "topic", "offset")
 """Columns of azureblob and Kafka that locate an envelope."""
 
@@ -109,29 +112,43 @@ def reconcile(
         F.lit(None).cast("bigint").alias("generation"),
         F.lit(None).cast("bigint").alias("partitionCount"),
         F.lit(None).cast("string").alias("reason"),
-        F.lit(None).cast("bigint").alias(_COUNT),
+        *(F.lit(None).cast("bigint").alias(name) for name in _COUNTS),
     )
     located = (
         [name for name in _LOCATING if name in envelopes.columns] if columns.position is None else columns.position
     )
     positions = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in located]
-    control = envelopes.where(~is_user).select(
-        key.alias("partition"), data.alias("value"), F.concat_ws(", ", *positions).alias("position")
-    )
+    position = F.concat_ws(", ", *positions).alias("position")
+    if columns.counts:
+        of_control = (F.when(~is_user, each) for each in (data, position))
+        rows = envelopes.select(key.alias("partition"), *(of_control))
+        rows = rows.toDF("partition", "value", "position")
+        kind = rows.schema["partition"].dataType.simpleString()
+        control = rows.mapInArrow(count_user_rows, f"partition {kind}, value binary, position string, rows bigint")
+    else:
+        control = envelopes.where(~is_user).select(
+            key.alias("partition"), data.alias("value"), position, F.lit(0).cast("bigint").alias("rows")
+        )
     announced = control.groupBy("partition").transformWithStateInPandas(
         _Reconciler(stream, task_count, idle_timeout, fails=on_bad == "fail"),
         users.schema,
         "Append",
         "None" if idle_timeout is None else "ProcessingTime",
     )
-    kind = F.col("type")
-    counters = (
-        *(F.count_if(kind == name).alias(name) for name in TYPES),
-        F.coalesce(F.sum(F.when(kind == _STALE, F.col(_COUNT))), F.lit(0)).alias("stale"),
-        F.collect_set(F.when(kind == "message", F.col("partition").cast("string"))).alias("partitions"),
-    )
-    counted = users.unionByName(announced).observe(OBSERVED + stream, *counters)
-    return counted.where(kind != _STALE).drop(_COUNT)
+    counted = users.unionByName(announced).observe(OBSERVED + stream, *_counters())
+    return counted.where(F.col("type") != _COUNTED).drop(*_COUNTS)
+
+
+def _counters() -> Iterator[Column]:
+    """What the query's progress has of a flow."""
+    kind, partition = F.col("type"), F.col("partition").cast("string").alias("partition")
+    names = ("stale", "rowsMissing", "rowsSurplus")
+    sums = (F.coalesce(F.sum(each), F.lit(0)).alias(name) for each, name in zip(_COUNTS, names, strict=False))
+    yield from (F.count_if(kind == name).alias(name) for name in TYPES)
+    yield from sums
+    yield F.collect_set(F.when(kind == "message", partition)).alias("partitions")
+    known = F.struct(partition, "watermark", F.col("_held").alias("heldMs"))
+    yield F.collect_list(F.when(kind == _COUNTED, known)).alias("watermarks")
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -147,7 +164,8 @@ def _check_state_store(spark: SparkSession) -> None:
 WATERMARK_STATE = (
     "streamId string, totalTasks int, tasksToEventTime map<string, bigint>, generation bigint, "
     "timestampOfLastEmission bigint, idle array<string>, heard map<string, bigint>, since bigint, partitionCount int, "
-    "sequences map<string, bigint>, stale bigint, staleGeneration bigint, isIdle boolean, risenAt bigint"
+    "sequences map<string, bigint>, stale bigint, staleGeneration bigint, isIdle boolean, risenAt bigint, "
+    "rowsRead bigint, rowsSent bigint, allCounted boolean, counted map<string, bigint>"
 )
 END_STATE = "streamId string, totalTasks int, tasks array<string>, generation bigint, ended boolean"
 IDLE_STATE = "run string, savedAt bigint, timeoutMs bigint, quorum double"
@@ -155,7 +173,7 @@ IDLE_STATE = "run string, savedAt bigint, timeoutMs bigint, quorum double"
 
 
 class _Reconciler(StatefulProcessor):
-    """The trackers of a stream, one for each partition. Its input is all envelopes but user messages."""
+    """The trackers of a stream, one for each partition. Its input is all envelopes, user messages as their number."""
 
     def __init__(self, stream: str, task_count: int | None, idle_timeout: IdleTimeout | None, *, fails: bool) -> None:
         self._stream = stream
@@ -179,8 +197,11 @@ class _Reconciler(StatefulProcessor):
         """Apply the control messages of a batch to the tracker of their partition."""
         output = _Output(self._stream, key[0], fails=self._fails)
         messages: dict[ControlMessage, tuple[bytes, str]] = {}
+        user_rows = 0
         for frame in rows:
-            envelopes, positions = frame["value"].tolist(), frame["position"].tolist()
+            user_rows += int(frame["rows"].sum())
+            control = frame[frame["value"].notna()]
+            envelopes, positions = control["value"].tolist(), control["position"].tolist()
             unwrapped = unwrap_all(pa.array(envelopes, pa.binary()), self._task_count)
             for bad in unwrapped.rejected:
                 output.reject(bad.envelope, positions[bad.row], BadEnvelopeError(bad.reason))
@@ -197,10 +218,9 @@ class _Reconciler(StatefulProcessor):
             now,
             self._idle_timeout,
             lambda bad, error: output.reject(*messages[bad], error, named=bad.stream in (None, self._stream)),
+            user_rows,
         )
-        dropped = step.tracker.stale - before.stale
-        if dropped:
-            output.drop(dropped, step.tracker)
+        output.count(before, step.tracker, now)
         yield from self._save(output, step, now)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
@@ -294,22 +314,36 @@ class _Output:
         self._reasons.append(text)
         self.add("rejected", envelope, reason=text)
 
-    def drop(self, count: int, tracker: PartitionTracker) -> None:
-        """Count messages of lower generations, and log the first."""
-        self.add(_STALE, count=count)
-        _warn_once(
-            (_run_id(), self._stream, _STALE, tracker.stale_generation),
-            f"stream {self._stream}, partition {self._partition}: control messages of generation "
-            f"{tracker.stale_generation} are dropped, as generation {tracker.generation} is in effect. If their "
-            f"producer is to go on, give it a `generation` above {tracker.generation}; if another one has replaced it, "
-            "stop it.",
-        )
+    def count(self, before: PartitionTracker, tracker: PartitionTracker, now: int) -> None:
+        """Count and measure what a batch has changed. Log the first message of a lower generation, and lost rows."""
+        missing, surplus, dropped = max(0, -tracker.surplus), max(0, tracker.surplus), tracker.stale - before.stale
+        if tracker.generation >= 0:
+            numbers = zip(_COUNTS, (dropped, missing, surplus, held_ms(tracker, now)), strict=True)
+            counts: dict[str, Any] = {**dict(numbers), "watermark": tracker.watermark}
+            self.add(_COUNTED, **counts)
+            measure(tracker, now)
+        place = f"stream {self._stream}, partition {self._partition}"
+        if dropped:
+            _warn_once(
+                (_run_id(), self._stream, "stale", tracker.stale_generation),
+                f"{place}: control messages of generation "
+                f"{tracker.stale_generation} are dropped, as generation {tracker.generation} is in effect. If their "
+                f"producer is to go on, give it a `generation` above {tracker.generation}; if another one has replaced "
+                "it, stop it.",
+            )
+        if missing or (surplus and tracker.at_end):  # before the end a count may follow its rows
+            differ = f"{missing} fewer" if missing else f"{surplus} more"
+            _warn_once(
+                (_run_id(), self._stream, "rows", self._partition),
+                f"{place}: {tracker.rows_read} rows were read, {differ} than its tasks count: some were "
+                f"{'lost' if missing else 'doubled, or written without `emit`'}. See `why_held`.",
+            )
 
     def frame(self) -> pd.DataFrame:
         if self._reasons:
             logger.warning("%d envelopes rejected, the first: %s", len(self._reasons), self._reasons[0])
-        rows = [{**dict.fromkeys((*FLOW, _COUNT)), **row} for row in self._rows]
-        return pd.DataFrame(rows, columns=[*FLOW, _COUNT], dtype=object)
+        rows = [{**dict.fromkeys((*FLOW, *_COUNTS)), **row} for row in self._rows]
+        return pd.DataFrame(rows, columns=[*FLOW, *_COUNTS], dtype=object)
 
 
 def announcement_row(stream: str, partition: Any, announcement: Announcement) -> dict[str, Any]:

@@ -79,6 +79,7 @@ def emit(
     if not atomic:
         rows = rows.repartition("task")
     rows = rows.withColumn("sequence", F.unix_millis(F.current_timestamp()))  # the same when Spark repeats a batch
+    rows = rows.withColumn("writer", F.spark_partition_id())
     envelopes = rows.mapInArrow(partial(with_watermarks, producer), ENVELOPES)
     return envelopes.withMetadata("value", {EMITTED: producer.to_json()})
 

@@ -348,6 +348,7 @@ def test_the_defaults_of_a_read() -> None:
         ({"recursiveFieldMaxDepth": "-1"}, {"recursion": 0}),
         ({"invalidUtf8": "replace"}, {"limits": ReadLimits(replace_invalid_utf8=True)}),
         ({"ignoreCorruptBlobs": "true", "maxPartitionBytes": "1m"}, {"ignore_corrupt": True, "split_bytes": 1 << 20}),
+        ({"generations": "newest", "view": "control"}, {"newest_generation": True}),
         ({"startingVersion": "LATEST"}, {"starting_version": "latest"}),
         ({"startingVersion": "7"}, {"starting_version": 7}),
         ({"startingTimestamp": "2013-01-31T12:00:05Z"}, {"starting_time": datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)}),
@@ -363,6 +364,7 @@ def test_options_of_a_read_are_parsed_into_types(given: dict[str, Any], expected
     ("streaming", "given", "message"),
     [
         (None, {"view": "comits"}, "did you mean commits?"),
+        (None, {"generations": "newest"}, "Option `generations` is for the view `control`"),
         (None, {"metadataColumns": "version,time"}, "time is not one of them"),
         (None, {"startTime": "yesterday"}, "Option startTime: the value 'yesterday' is not valid"),
         (None, {"startTime": "2013-01-02", "endTime": "2013-01-01"}, "`startTime` is not before `endTime`"),

@@ -34,7 +34,7 @@ def control_messages(draw: st.DrawFn) -> ControlMessage:
     }
     return draw(
         st.one_of(
-            st.builds(Watermark, timestamp=timestamps, idle=st.booleans(), **common),
+            st.builds(Watermark, timestamp=timestamps, idle=st.booleans(), writer=sequences, rows=sequences, **common),
             st.builds(EndOfStream, **common),
             st.builds(Drain, run=maybe_texts, **common),
         )

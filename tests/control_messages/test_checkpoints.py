@@ -28,6 +28,7 @@ def test_the_checkpoints_have_the_fields_of_samza_s_proposal() -> None:
             since=0,
             isIdle=True,
             risenAt=5,
+            allCounted=False,
         )
         == of_watermark
     )

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from control_messages.envelopes import (
     NULL,
     Rejected,
     Unwrapped,
+    count_user_rows,
     types,
     unwrap,
     unwrap_all,
@@ -26,12 +28,23 @@ from control_messages.errors import BadEnvelopeError
 from control_messages.messages import ControlMessage, Drain, EndOfStream, Watermark
 from tests.control_messages.any_messages import columns, control_messages
 
+COUNTED = [
+    b'\1{"timestamp":1,"writer":0,"rows":07}',
+    b'\1{"timestamp":1,"writer":1,"rows":7}',
+    b'\1{"timestamp":1,"writer":2,"rows":7}',
+    b'\1{"timestamp":1,"rows":3,"writer":2,"rows":7}',
+    b'\1{"writer":2,"rows":7}',
+    b'\2{"taskName":null,"writer":2,"rows":7}',
+    b'\1{"taskName":",\\"writer\\":1,\\"rows\\":2","taskCount":1,"timestamp":1,"writer":2,"rows":99999999999999999999}',
+]
 BINARY = [pa.binary(), pa.large_binary()]
 envelopes = st.one_of(
     st.binary(max_size=6),
     st.binary(max_size=6).map(wrap),
     control_messages().map(wrap),
-    st.sampled_from([b'\1{"taskName":"a","timestamp":1}', b'\2{"taskName":null}', b"\3{}", b"\2{", b"\4", b"\xff{}"]),
+    st.sampled_from(
+        [b'\1{"taskName":"a","timestamp":1}', b'\2{"taskName":null}', b"\3{}", *COUNTED, b"\2{", b"\4", b"\xff{}"]
+    ),
 )
 
 
@@ -217,7 +230,7 @@ import sys
 import numpy as np
 import pyarrow as pa
 from control_messages.arrow_memory import binary_array, integer_array
-from control_messages.envelopes import unwrap_all, wrap_payloads
+from control_messages.envelopes import count_user_rows, unwrap_all, wrap_payloads
 from control_messages.producer import ProducerSpec, with_watermarks
 
 producer = ProducerSpec("s", 2, ("a", "b"))
@@ -225,13 +238,43 @@ names = binary_array(np.array([0, 1, 2], np.int32), b"ab").cast(pa.string())
 times = integer_array(np.array([1, 2])).view(pa.timestamp("us"))
 partitions = integer_array(np.array([0, 1], np.int32))
 sequence = integer_array(np.array([5, 5]))
-of_tasks = {"task": names, "eventTime": times, "sequence": sequence}
+of_tasks = {"task": names, "eventTime": times, "sequence": sequence, "writer": sequence}
 columns = {"partition": partitions, "value": wrap_payloads(names), **of_tasks}
 rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 batches = [*with_watermarks(producer, [rows]), producer.envelopes(producer.end_of_stream())]
 bad = binary_array(np.array([0, 0, 1], np.int32), b"x")
 unwrapped = unwrap_all(pa.concat_arrays([*(batch.column("value") for batch in batches), bad]))
+positions = pa.nulls(2, pa.string())
+envelopes = pa.RecordBatch.from_arrays([partitions, bad, positions], ["partition", "value", "position"])
+assert [2, 0] == [each.num_rows for each in count_user_rows([envelopes])]
 assert (2, 8, 2) == (len(unwrapped.payloads), len(unwrapped.control), len(unwrapped.rejected))
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=20), max_size=4),
+    st.sampled_from([pa.int32(), pa.string()]),
+)
+def test_user_messages_are_replaced_by_their_number_in_each_partition(
+    batches: list[list[tuple[int, bool]]], kind: pa.DataType
+) -> None:
+    def batch(rows: list[tuple[int, bool]]) -> pa.RecordBatch:
+        partitions = pa.array([partition for partition, _ in rows], pa.int32()).cast(kind)
+        values = pa.array([None if is_user else b"\1x" for _, is_user in rows], pa.binary())
+        return pa.RecordBatch.from_arrays(
+            [partitions, values, pa.array(["here"] * len(rows), pa.string())], ["partition", "value", "position"]
+        )
+
+    found = pa.Table.from_batches(
+        count_user_rows(map(batch, batches)), batch([]).schema.append(pa.field("rows", pa.int64()))
+    ).to_pylist()
+    assert all(row["position"] == "here" and row["rows"] == 0 for row in found if row["value"] is not None)
+    users, control = Counter[str](), Counter[str]()
+    for row in found:
+        users[str(row["partition"])] += row["rows"]
+        control[str(row["partition"])] += row["value"] is not None
+    rows = [row for rows in batches for row in rows]
+    assert Counter(str(partition) for partition, is_user in rows if is_user) == +users
+    assert Counter(str(partition) for partition, is_user in rows if not is_user) == +control

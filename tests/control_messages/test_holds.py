@@ -90,3 +90,18 @@ def test_a_task_that_ended_while_idle_counts_as_ended() -> None:
 )
 def test_a_hold_as_a_text(tracker: PartitionTracker, words: str) -> None:
     assert words in str(why_held(tracker, 1000))
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (3, ""),
+        (2, "; 1 of the 3 rows that its tasks count were not read: they are lost."),
+        (5, "; 2 rows more were read than the 3 that its tasks count: they are doubled, or written without `emit`"),
+    ],
+)
+@pytest.mark.parametrize("over", [False, True])
+def test_a_hold_says_how_many_rows_are_lost_or_doubled(rows: int, words: str, over: bool) -> None:
+    mark = replace(at("a", 10, 1), sequence=1, writer=0, rows=3)
+    hold = why_held(receive(EMPTY, [mark, *([end("a", 1)] if over else [])], 0, rows=rows).tracker, 0)
+    assert (words in str(hold), bool(words)) == (True, "rows" in str(hold))

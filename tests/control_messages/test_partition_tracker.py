@@ -9,7 +9,7 @@ import pytest
 
 from control_messages.announcements import Announcement, TrackerUpdate
 from control_messages.errors import ContradictionError
-from control_messages.messages import EARLIEST, ControlMessage, Drain, EndOfStream
+from control_messages.messages import EARLIEST, ControlMessage, Drain, EndOfStream, Watermark
 from control_messages.partition_tracker import (
     IdleTimeout,
     PartitionTracker,
@@ -98,6 +98,7 @@ def test_ends_of_two_generations_are_not_added_up() -> None:
 def test_a_new_generation_begins_without_tasks_and_keeps_the_announced_watermark() -> None:
     tracker = after([at("a", 70), at("b", 40)], [at("c", 10, 3, generation=1)])
     expected = PartitionTracker(STREAM, 0, 1, 3, {"c": 10}, last_seen={"c": 1}, first_seen=1, watermark=40)
+    expected = replace(expected, all_counted=False)
     assert expected == tracker
     assert [None, 60] == announced(
         [at("a", 50, 3, 1), at("b", 20, 3, 1)],
@@ -329,3 +330,50 @@ def test_a_wrong_clock_has_no_effect_after_the_next_message() -> None:
     tracker = receive(EMPTY, [at("a", 10), at("b", 10)], HOUR, TIMEOUT).tracker
     tracker = receive(tracker, [at("a", 20), at("b", 20)], 0, TIMEOUT).tracker
     assert 100 == next_timeout(tracker, 0, TIMEOUT)
+
+
+# Counts of rows
+
+
+def sent(task: str, rows: int, sequence: int, writer: int = 0, generation: int = 0) -> Watermark:
+    """A watermark with a count of rows."""
+    return replace(at(task, 10, generation=generation), sequence=sequence, writer=writer, rows=rows)
+
+
+def surplus(*batches: tuple[int, list[ControlMessage]]) -> list[int]:
+    """After each batch, which has so many rows, how many more were read than are counted."""
+    tracker, found = EMPTY, list[int]()
+    for rows, messages in batches:
+        tracker = receive(tracker, messages, 0, rows=rows).tracker
+        found.append(tracker.surplus)
+    return found
+
+
+def test_rows_that_are_lost_or_doubled_are_noticed() -> None:
+    writes: list[tuple[int, list[ControlMessage]]] = [(5, [sent("a", 3, 1), sent("b", 2, 1)]), (4, [sent("a", 4, 2)])]
+    assert [0, 0] == surplus(*writes)
+    assert [-1, -1] == surplus((4, writes[0][1]), writes[1]), "lost"
+    assert [0, 1] == surplus(writes[0], (5, writes[1][1])), "doubled"
+
+
+def test_the_counts_of_several_spark_tasks_are_added_and_those_of_a_repeat_are_not() -> None:
+    one, other = sent("a", 3, 1), sent("a", 3, 1, writer=1)
+    assert [0] == surplus((6, [one, other])), "equal but for the Spark task"
+    assert [0, 3] == surplus((3, [one]), (3, [one])), "Kafka repeats a batch: its rows are doubled, the count is one"
+    assert [0, 0] == surplus((3, [one]), (2, [one, sent("a", 2, 2)]))
+
+
+def test_rows_that_are_read_before_their_count_are_more_until_then() -> None:
+    assert [0, 0] == surplus((2, []), (1, [sent("a", 3, 1)])), "nothing is known before the first count"
+    assert [0, 2, 0] == surplus((1, [sent("a", 1, 1)]), (2, []), (1, [sent("a", 3, 2)]))
+
+
+def test_idle_tasks_and_ends_have_no_rows_and_a_watermark_without_a_count_ends_the_comparison() -> None:
+    assert [0, 0] == surplus((3, [sent("a", 3, 1), replace(idle("b"), sequence=9)]), (2, [sent("b", 2, 8), end("a")]))
+    assert [-1, 0, 0] == surplus((2, [sent("a", 3, 1)]), (2, [at("b", 9)]), (0, [sent("a", 3, 2)]))
+
+
+def test_rows_of_a_generation_that_was_replaced_are_not_counted() -> None:
+    assert [0, 0, 2] == surplus((3, [sent("a", 3, 5)]), (1, [sent("a", 1, 2, generation=1)]), (2, [sent("b", 2, 6)])), (
+        "a former job still writes"
+    )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_messages.envelopes import unwrap
+from control_messages.envelopes import unwrap, wrap
 from control_messages.errors import ControlMessageError
 from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, EndOfStream, Watermark
 from control_messages.producer import ENVELOPES, ProducerSpec, TaskWatermarks, with_watermarks
@@ -28,6 +29,7 @@ producers = st.builds(
     st.integers(0, LATEST),
     st.integers(0, LATEST),
     st.integers(0, LATEST),
+    st.booleans(),
 )
 
 
@@ -71,9 +73,10 @@ def test_the_other_fields_of_a_producer_have_defaults() -> None:
         ({"generation": 2**63}, "generation of ProducerSpec is 9223372036854775808"),
         ({"latenessMs": -1}, "lateness_ms of ProducerSpec is -1: give a whole number from 0"),
         ({"latenessMs": 0.5}, "lateness_ms of ProducerSpec is 0.5"),
+        ({"counts": 1}, "counts of ProducerSpec is 1"),
         (
             {"lateness": 5, "more": 1},
-            "has no 'lateness', 'more'; its fields are 'aheadMs', 'generation', 'latenessMs'",
+            "has no 'lateness', 'more'; its fields are 'aheadMs', 'counts', 'generation', 'latenessMs'",
         ),
     ],
 )
@@ -174,8 +177,15 @@ def test_more_envelopes_than_a_batch_holds_are_refused_before_they_are_made() ->
         wide.envelopes(wide.end_of_stream())
 
 
-def watermarks_of(tasks: int | tuple[str, ...] = 1, lateness_ms: int = 0) -> TaskWatermarks:
-    return TaskWatermarks(ProducerSpec("s", 1, tasks, lateness_ms=lateness_ms))
+class Watermarks(TaskWatermarks):
+    """Of rows of which only task and time matter."""
+
+    def observe(self, tasks: pa.Array | None, times: pa.Array, partitions: pa.Array | None = None) -> None:
+        super().observe(tasks, times, pa.array([0] * len(times), pa.int32()) if partitions is None else partitions)
+
+
+def watermarks_of(tasks: int | tuple[str, ...] = 1, lateness_ms: int = 0) -> Watermarks:
+    return Watermarks(ProducerSpec("s", 1, tasks, lateness_ms=lateness_ms))
 
 
 def times(*ticks: int | None, unit: str = "ms") -> pa.Array:
@@ -187,7 +197,7 @@ def timestamps(by: TaskWatermarks) -> dict[str | None, int]:
 
 
 def test_a_task_s_watermark_is_its_latest_time_less_the_lateness() -> None:
-    of_two = TaskWatermarks(FLIGHTS)
+    of_two = Watermarks(FLIGHTS)
     of_two.observe(pa.array([0, 1, 0, 1]), times(5_000, 2_000, 4_000, 3_000))
     of_two.observe(pa.array([1]), times(2_500))
     assert [FLIGHTS.watermark(0, 4_000), FLIGHTS.watermark("Partition 1", 2_000)] == of_two.watermarks()
@@ -323,7 +333,7 @@ def test_a_time_far_ahead_of_the_clock_raises_no_watermark(kind: pa.DataType) ->
     day, now = 86_400_000, 10 * 86_400_000
     dates = [date(1970, 1, 6), date(1970, 1, 13), date(1970, 1, 14)]
     column = pa.array(dates, pa.date32()).cast(pa.timestamp("s")).cast(kind)
-    one = TaskWatermarks(ProducerSpec("s", 1, ahead_ms=2 * day), now)
+    one = Watermarks(ProducerSpec("s", 1, ahead_ms=2 * day), now)
 
     one.observe(None, column)
 
@@ -333,28 +343,28 @@ def test_a_time_far_ahead_of_the_clock_raises_no_watermark(kind: pa.DataType) ->
 @pytest.mark.parametrize("far", [date(9999, 12, 31), datetime(9999, 12, 31, 23, 59, 59)])  # noqa: DTZ001
 def test_the_year_9999_raises_no_watermark_unless_the_producer_says_so(far: date) -> None:
     now, column = 1_800_000_000_000, pa.array([far]).cast(pa.timestamp("us"))
-    usual = TaskWatermarks(ProducerSpec("s", 1), now)
+    usual = Watermarks(ProducerSpec("s", 1), now)
     usual.observe(None, column)
     assert {"Partition 0": EARLIEST} == timestamps(usual), "it promises nothing, as a null"
     usual.observe(None, times(now - 5))
     assert {"Partition 0": now - 5} == timestamps(usual)
 
-    unlimited = TaskWatermarks(ProducerSpec("s", 1, ahead_ms=LATEST), now)
+    unlimited = Watermarks(ProducerSpec("s", 1, ahead_ms=LATEST), now)
     unlimited.observe(None, column)
     assert {"Partition 0"} == {task for task, at in timestamps(unlimited).items() if at > 10**14}
 
 
 def test_the_limit_is_from_the_time_of_the_batch() -> None:
     producer = ProducerSpec("s", 1, ahead_ms=100)
-    columns = [[0, 0], [b"\0a", b"\0b"], [0, 0], times(1_050, 1_101), [1_000, 1_000]]
+    columns = [[0, 0], [b"\0a", b"\0b"], [0, 0], times(1_050, 1_101), [1_000, 1_000], [3, 3]]
     batch = pa.RecordBatch.from_arrays(
         [each if isinstance(each, pa.Array) else pa.array(each) for each in columns],
-        ["partition", "value", "task", "eventTime", "sequence"],
+        ["partition", "value", "task", "eventTime", "sequence", "writer"],
     )
     *_, last = with_watermarks(producer, [batch])
     (message,) = map(unwrap, last.column("value").to_pylist())
     assert isinstance(message, Watermark)
-    assert 1_050 == message.timestamp
+    assert (1_050, 3, 2) == (message.timestamp, message.writer, message.rows)
 
 
 @given(
@@ -379,3 +389,34 @@ def test_the_watermark_follows_the_latest_time_of_each_task(
             name, at = f"Partition {task}", EARLIEST if tick is None else tick // 1_000 - lateness_ms
             latest[name] = max(latest.get(name, EARLIEST), at)
     assert latest == timestamps(several)
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=20), max_size=4),
+    st.sampled_from([pa.int32(), pa.int64()]),
+)
+def test_each_watermark_counts_the_rows_of_its_task_in_its_partition(
+    batches: list[list[tuple[int, int]]], kind: pa.DataType
+) -> None:
+    producer = ProducerSpec("s", 3, 4, generation=2)
+    counting = TaskWatermarks(producer, 1_000, 7)
+    expected: Counter[tuple[int, str | None]] = Counter()
+    for batch in batches:
+        tasks, partitions = (pa.array([row[place] for row in batch], kind) for place in (0, 1))
+        counting.observe(tasks, times(*(5 for _ in batch)), partitions)
+        expected.update((partition, f"Partition {task}") for task, partition in batch)
+    found = counting.envelopes()
+    found.validate(full=True)
+    messages = list(zip(found["partition"].to_pylist(), map(unwrap, found["value"].to_pylist()), strict=True))
+    assert {wrap(message) for _, message in messages} == set(found["value"].to_pylist())
+    marks = [(partition, each) for partition, each in messages if isinstance(each, Watermark)]
+    assert len(marks) == 3 * len({task for _, task in expected})
+    assert expected == Counter({(partition, each.task): each.rows or 0 for partition, each in marks if each.rows})
+    assert {(7, 1_000)} >= {(each.writer, each.sequence) for _, each in marks}
+
+
+def test_a_producer_may_leave_its_rows_uncounted() -> None:
+    silent = TaskWatermarks(ProducerSpec("s", 1, counts=False), 1_000)
+    silent.observe(None, times(5), pa.array([0]))
+    (value,) = silent.envelopes()["value"].to_pylist()
+    assert value.endswith(b',"timestamp":5}')

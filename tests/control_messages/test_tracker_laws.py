@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from control_messages import partition_tracker
 from control_messages.announcements import Announcement, TrackerUpdate
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
-from control_messages.messages import EARLIEST, ControlMessage, EndOfStream
+from control_messages.messages import EARLIEST, ControlMessage, EndOfStream, Watermark
 from control_messages.partition_tracker import (
     NONE_TIMED_OUT,
     IdleTimeout,
@@ -73,13 +73,20 @@ def written(rng: random.Random) -> list[Write]:
         tasks = TASKS[: GENERATIONS[own]]
         chosen = tasks if rng.random() < 0.6 else [rng.choice(tasks)]
         kind = rng.choice(["watermark", "watermark", "watermark", "idle", "idle", "end", "mixed"])
-        found.append([replace(_message(rng, kind, task, own), sequence=sequence) for task in chosen])
+        found.append([counted(rng, _message(rng, kind, task, own), sequence) for task in chosen])
         if rng.random() < 0.15:
             found.append(rng.choice(found))
     return found
 
 
-def _message(rng: random.Random, kind: str, task: str, generation: int) -> ControlMessage:
+def counted(rng: random.Random, message: Watermark | EndOfStream, sequence: int) -> ControlMessage:
+    """A message as it is sent: a watermark has a count of its task's rows."""
+    if isinstance(message, EndOfStream) or message.idle:
+        return replace(message, sequence=sequence)
+    return replace(message, sequence=sequence, writer=0, rows=rng.randint(0, 3))
+
+
+def _message(rng: random.Random, kind: str, task: str, generation: int) -> Watermark | EndOfStream:
     count, time = GENERATIONS[generation], rng.randint(0, 20)
     kind = rng.choice(["watermark", "idle", "end"]) if kind == "mixed" else kind
     if kind == "end":
@@ -97,13 +104,13 @@ def compare(seed: int, seen: Counter[str]) -> None:
     for start, stop in pairwise([0, *cuts, len(history)]):
         before, fine = one_by_one, list[Announcement]()
         for write in history[start:stop]:
-            step = receive(one_by_one, write, 1)
+            step = receive(one_by_one, write, 1, rows=1)
             one_by_one = step.tracker
             fine += step.announced
         sent = [message for write in history[start:stop] for message in write]
         sent += rng.choices(sent, k=rng.randint(0, 3)) if sent else []
         rng.shuffle(sent)
-        batch = receive(tracker, sent, 1)
+        batch = receive(tracker, sent, 1, rows=stop - start)
         assert merged(before, fine, one_by_one.generation) == list(batch.announced), f"seed {seed}"
         assert unstale(one_by_one) == unstale(batch.tracker), f"seed {seed}"
         seen.update(each.type for each in batch.announced)

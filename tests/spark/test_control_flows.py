@@ -11,9 +11,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from control_messages.messages import EndOfStream, Watermark
+from control_messages.envelopes import unwrap
+from control_messages.messages import EARLIEST, EndOfStream, Watermark
+from control_messages.partition_tracker import PartitionTracker, receive
 from control_messages.producer import ProducerSpec
-from control_messages.spark import EventTimeProcessor, process, reconcile, run_until_end
+from control_messages.spark import EventTimeProcessor, forward, process, reconcile, run_until_end
 from tests.spark.parquet_stream import IntermediateStream, announced
 
 if TYPE_CHECKING:
@@ -89,6 +91,32 @@ def test_a_join_gets_the_minimum_of_two_watermarks_and_one_end(
     assert [(1, 0, "watermark", 20), (2, 0, "watermark", 70), (3, 0, "endOfStream", None)] == marks
     assert not [row for row in announced(rows) if row[1] == 1], "one of the streams has nothing for partition 1"
     assert {"joined"} == {row[1] for row in rows}
+
+
+def test_an_idle_stream_does_not_hold_a_join_and_the_next_job_knows_when_both_are_idle(
+    stream: IntermediateStream, other: IntermediateStream
+) -> None:
+    stream.put((0, b"\0x"), (0, Watermark("a", 1, 50, sequence=1)))
+    other.put((0, Watermark("b", 1, 20, sequence=1)))
+    stream.put((0, Watermark("a", 1, 60, sequence=2)))
+    other.put((0, Watermark("b", 1, 20, sequence=2, idle=True)))
+    stream.put((0, Watermark("a", 1, 60, sequence=3, idle=True)))
+    other.put((0, b"\0x"))
+    stream.put((0, Watermark("a", 1, 70, sequence=4)))
+    other.put((0, Watermark("b", 1, 65, sequence=4)))
+    next_one = ProducerSpec("next", 1, 1)
+
+    joined = forward(process(both(stream, other), Join()), next_one, value="what", partition=F.lit(0))
+    rows = stream.run(joined)
+
+    sent = [unwrap(bytes(value)) for _, _, value in rows]
+    marks = [(each.timestamp, each.idle) for each in sent if isinstance(each, Watermark)]
+    assert [(20, False), (60, False), (EARLIEST, True), (EARLIEST, False), (65, False)] == marks
+    tracker = PartitionTracker("next")
+    for message in sent:
+        if isinstance(message, Watermark):
+            tracker = receive(tracker, [message], 0).tracker
+            assert tracker.is_idle == message.idle
 
 
 def test_a_union_has_the_columns_of_both_and_one_watermark(

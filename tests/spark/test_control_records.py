@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from azure_account import Location
-from control_messages.envelopes import unwrap, wrap
+from control_messages.envelopes import unwrap, without_count, wrap
 from control_messages.messages import to_fields
 from control_messages.producer import FOR_THE_SINK, ProducerSpec
 from control_messages.spark import AzureBlobTransport, EmitColumns, emit
@@ -44,7 +44,7 @@ def control_of(frame: DataFrame) -> list[tuple[str, str]]:
     rows = frame.where(F.substring("value", 1, 1) != F.lit(b"\0")).select("_partition", "value").collect()
     found = []
     for row in rows:
-        message = unwrap(bytes(row.value))
+        message = unwrap(without_count(bytes(row.value)))  # which the log does not list
         assert not isinstance(message, bytes)
         found.append((row._partition, json.dumps(to_fields(message), sort_keys=True)))
     return sorted(found)

@@ -121,6 +121,8 @@ def test_a_control_message_is_a_row_for_each_of_its_partitions() -> None:
     rows = table.to_pylist()
     assert ["0", "2", "10", None] == [row["partition"] for row in rows]
     assert [end] * 4 == [json.loads(row["message"]) for row in rows]
+    of_all = {**end, "partitionCount": 3, "partitions": "all"}
+    assert ["0", "1", "2"] == control_table([entry(1, control=(of_all,))])["partition"].to_pylist()
     fields = ("type", "taskName", "taskCount", "generation")
     assert {("endOfStream", "ß", 2, 3)} == {tuple(row[field] for field in fields) for row in rows}
 

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azure_account.errors import ConfigurationError
+from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, at, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read import views
+from azureblob_source.read.snapshot import newest_generation
 from azureblob_source.write import coalescing
 from azureblob_source.write.control_objects import merged
 from azureblob_source.write.control_records import EnvelopeRouter
@@ -93,12 +94,21 @@ def commit(account: MemoryAccount, plan: WritePlan, *staged: StagedTask, batch: 
 
 
 def written(account: MemoryAccount, blobs: Iterable[BlobEntry]) -> dict[str | None, list[bytes | None]]:
-    """What a reader finds in each partition, blob by blob."""
+    """What a reader finds in each partition, blob by blob; watermarks without their counts."""
     visible = visible_blobs(account)
     found: dict[str | None, list[bytes | None]] = defaultdict(list)
     for blob in blobs:
-        found[blob.partition] += [row["value"] for row in blob_rows(visible[blob.name])]
+        found[blob.partition] += [uncounted(row["value"]) for row in blob_rows(visible[blob.name])]
     return dict(found)
+
+
+def uncounted(envelope: bytes | None) -> bytes | None:
+    """The envelope without the count of a watermark that the sink has written."""
+    if envelope is None or b',"rows":' not in envelope:
+        return envelope
+    message = unwrap(envelope)
+    assert isinstance(message, Watermark)
+    return wrap(replace(message, writer=None, rows=None))
 
 
 def is_control(envelope: bytes | None) -> bool:
@@ -108,7 +118,9 @@ def is_control(envelope: bytes | None) -> bool:
 def logged(message: ControlMessage, *partitions: str) -> dict[str, Any]:
     """The message as a log entry lists it."""
     name = {1: "watermark", 2: "endOfStream", 3: "drain"}[message_type(message)]
-    return {"type": name, **to_fields(message)} | ({"partitions": list(partitions)} if partitions else {})
+    of_all = list(partitions) == [str(number) for number in range(message.partition_count or 0)]
+    named = "all" if of_all else list(partitions)
+    return {"type": name, **to_fields(message)} | ({"partitions": named} if partitions else {})
 
 
 # --- order of control messages ----------------------------------------------------------------------------------------
@@ -317,10 +329,40 @@ def test_watermarks_of_a_thousand_tasks_for_a_hundred_partitions_are_a_thousand_
     assert staged.control == again
     entry = commit(account, plan, staged)
     assert 1000 == len(entry.control)
-    assert {100} == {len(message["partitions"]) for message in entry.control}
-    assert len(to_json(entry)) < 1 << 20
+    assert {"all"} == {message["partitions"] for message in entry.control}
+    assert len(to_json(entry)) < 250_000
     assert 100_000 == sum(batch.num_rows for batch in views.control([entry]))
     assert [100_000, 100_000, 0] == [batch.num_rows for batch in views.control([entry, replace(entry, version=1)])]
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_the_newest_generation_is_read_from_the_end_of_the_log(unfinished: bool) -> None:
+    """Also if a former job writes beside it; `unfinished`: a generation without an end is before it."""
+    schema = pa.schema([("partition", pa.int32()), ("value", pa.binary())])
+    account, plan = new_account(), plan_of(schema, envelopeColumn="value", partitionColumn="partition")
+
+    def write(producer: ProducerSpec, *messages: ControlMessage) -> None:
+        batch = producer.envelopes(messages).cast(schema)
+        commit(account, plan, stage_rows(account.container("container"), plan, [batch]))
+
+    for generation in range(4):
+        producer = ProducerSpec("s", 2, ["a"], generation=generation)
+        for time in range(12):
+            write(producer, producer.watermark("a", time))
+        if not (unfinished and generation == 2):
+            write(producer, *producer.end_of_stream())
+    for time in (98, 99):
+        for either in (replace(producer, generation=2), producer):
+            write(either, either.watermark("a", time))
+    log = CommitLog(account.container("container"), "flights", readers=1)
+    found, history = newest_generation(log), log.history()
+    of_newest = [
+        [each for entry in entries for each in entry.control if each["generation"] == 3] for entries in (found, history)
+    ]
+    assert of_newest[0] == of_newest[1]
+    assert len(found) == 32 < len(history), "in steps of 16"
+    with pytest.raises(NotFoundError, match="there is none"):
+        newest_generation(CommitLog(account.container("container"), "other"))
 
 
 # --- bad envelopes ----------------------------------------------------------------------------------------------------
@@ -429,6 +471,31 @@ def test_the_sink_writes_the_watermark_of_each_task_to_every_partition(drop: boo
     }
 
 
+def test_the_watermarks_of_the_sink_count_the_rows_of_each_task_and_partition() -> None:
+    account = new_account()
+    plan = replace(plan_of_producer(), sequence=5, task=7)
+    rows = [row(0, user(1), "a", 5), row(1, user(2), "b", 7), row(0, None, "a", 3), row(0, own_end("a"), "b", 1)]
+    entry = commit(account, plan, stage_rows_of_producer(account, plan, rows))
+    visible = visible_blobs(account)
+    sent = {
+        (blob.partition, unwrap(row["value"]))
+        for blob in entry.blobs
+        for row in blob_rows(visible[blob.name])
+        if row["value"]
+    }
+    counts = {
+        (partition, each.task): (each.writer, each.rows) for partition, each in sent if isinstance(each, Watermark)
+    }
+    assert {("0", "a"): (7, 2), ("0", "b"): (7, 0), ("1", "a"): (7, 0), ("1", "b"): (7, 1)} == {
+        key: count for key, count in counts.items() if key[0] != "2"
+    }
+    assert not any("rows" in message for message in entry.control), "one object for all partitions"
+
+
+def own_end(task: str) -> bytes:
+    return wrap(PRODUCER.end_of_stream([task])[0])
+
+
 def test_envelopes_in_the_struct_of_emit_are_stored_as_bytes() -> None:
     place = ROWS.get_field_index("value")
     schema = ROWS.set(place, pa.field("value", pa.struct([(FOR_THE_SINK, pa.binary())])))
@@ -446,7 +513,7 @@ def test_without_a_partition_column_all_partitions_are_in_one_blob() -> None:
     account, plan = new_account(), plan_of(ROWS, emission=PRODUCER.to_json())
     entry = commit(account, plan, stage_rows_of_producer(account, plan, [row(1, user(1))]))
     (blob,) = entry.blobs
-    stored = [(row["partition"], row["value"]) for row in blob_rows(visible_blobs(account)[blob.name])]
+    stored = [(row["partition"], uncounted(row["value"])) for row in blob_rows(visible_blobs(account)[blob.name])]
     assert [(1, user(1)), *((n, wrap(own("a", 0))) for n in range(3))] == stored
     assert (logged(own("a", 0)),) == entry.control
 
