@@ -21,7 +21,7 @@ from arrow_avro import arrow_of, block, header
 from arrow_avro.limits import MAX_LEVELS
 from azureblob_source.log.naming import log_name
 from tests.spark.errors import error_of
-from tests.spark.versions import append_version
+from tests.spark.versions import append_anyway, append_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,12 +110,13 @@ def test_blobs_of_several_schemas_are_read_as_one_table(stream: StoredStream) ->
 
 def test_incompatible_schemas_are_both_named_with_the_column(stream: StoredStream) -> None:
     stream.write([(1,)], "id long")
-    stream.write([("x",)], "id string")
+    append_anyway(stream.options, stream.target, pa.RecordBatch.from_pydict({"id": ["x"], "other": [1]}))
     sentence = error_of(stream.read)
     assert sentence.startswith("ConfigurationError: ")
     assert "column 'id' is " in sentence
     assert "long" in sentence
     assert "string" in sentence
+    assert [(None,), (1,)] == [tuple(row) for row in stream.read(columns="other").orderBy("other").collect()]
 
 
 def test_a_schema_that_rows_do_not_resolve_to_names_blob_and_column(stream: StoredStream) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gzip
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import PySparkException
 
+from tests.spark.errors import error_of
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
     from tests.spark.stored import Stored
@@ -45,6 +50,29 @@ def test_appends_add_up_an_overwrite_replaces_them_and_the_log_keeps_both(
     assert [(0, "append", 3, 0), (1, "append", 2, 0), (2, "overwrite", 2, len(before))] == [
         (row.version, row.operation, row.rows, row.removed) for row in history
     ]
+
+
+@pytest.mark.oldest_spark
+def test_rows_that_would_make_the_stream_unreadable_are_refused(
+    spark: SparkSession, options: dict[str, str], target: str, tmp_path: Path, stored: Stored
+) -> None:
+    save(spark.sql("select 1 as id, 'a' as v"), options, target)
+    before = set(stored.data())
+    wrong = {
+        "select '1' as id": "column 'id' is int in the stream and string in this write",
+        "select 1 as ID": "columns 'id' and 'ID', which differ by case only",
+        "select named_struct('x', 1) as v": "column 'v' is string in the stream and record row_v in this write",
+    }
+    for text, message in wrong.items():
+        assert message in error_of(partial(save, spark.sql(text), options, target))
+    numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    stream = numbers.selectExpr("timestamp as id").writeStream.format("azureblob").options(**options)
+    query = stream.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start(target)
+    with pytest.raises(PySparkException, match="column 'id' is int in the stream and long timestamp-micros in this"):
+        query.awaitTermination()
+    assert before == set(stored.data())
+    save(spark.sql("select 2L as id, 1.5 as price"), options, target)
+    assert [1, 2] == ids(load(spark, options, target)), "the advice, followed: columns may be added, types be wider"
 
 
 def test_an_earlier_version_can_be_read_until_an_overwrite_deletes_its_blobs(

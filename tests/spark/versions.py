@@ -12,6 +12,7 @@ from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import plan_write
 from azureblob_source.write.staging import RandomNames, stage
+from tests.azureblob_source.write.sink_rows import put_anyway
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,3 +32,9 @@ def append_version(
         plan.of_commit, container, lambda stream: CommitLog(container, stream), lambda: uuid.uuid4().hex
     )
     committer.commit([staged], None, overwrite=mode == "overwrite")
+
+
+def append_anyway(options: dict[str, str], target: str, rows: pa.RecordBatch) -> None:
+    """Write one version of the stream, which no writer of ours would: it makes the stream unreadable."""
+    given = sink_options({"path": target, **options}, {})
+    put_anyway(connect(given.account).container(given.address.container), plan_write(given, rows.schema), rows)

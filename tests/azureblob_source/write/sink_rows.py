@@ -99,11 +99,11 @@ def committer(container: BlobContainer, plan: WritePlan, seed: int = 0, clock: C
 
 
 def put_anyway(container: BlobContainer, plan: WritePlan, batch: pa.RecordBatch, seed: int = 99) -> None:
-    """Commit rows to stream `flights` that the writer would refuse, as a program does that does not look."""
-    staged = stage_rows(container, plan, [batch], seed=seed)
-    container.put(schema_name("flights", plan.avro.fingerprint), plan.avro.json.encode())
+    """Commit rows that the writer would refuse, as a program does that does not look at the stream."""
+    staged, stream = stage_rows(container, plan, [batch], seed=seed), plan.options.router.stream or ""
+    container.put(schema_name(stream, plan.avro.fingerprint), plan.avro.json.encode())
     draft = Draft(f"anyway{seed}", "2013-01-31T12:00:05+00:00", blobs=staged.blobs)
-    commit_and_publish(CommitLog(container, "flights", readers=1), draft, Publisher(container))
+    commit_and_publish(CommitLog(container, stream, readers=1), draft, Publisher(container))
 
 
 def survives(run: Callable[[int], object]) -> bool:
