@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done
 from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import AzureBlobError, ConflictError, NotFoundError, TransientError, describe
+from azure_account.errors import (
+    AzureBlobError,
+    ConfigurationError,
+    ConflictError,
+    NotFoundError,
+    TransientError,
+    describe,
+)
 from azure_account.parallel import concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.boundary import read_boundary
@@ -162,9 +169,13 @@ class CommitLog:
         self._head, self._looked = None, False
 
     def check_no_files(self, *, own_are_right: bool) -> None:
-        """Called before the log begins: see `folder.check_no_files`."""
+        """Called before the log begins: see `folder.check_no_files`. If it has begun meanwhile, all is well."""
         listed = list(self.container.list(f"{self.stream}/"))
-        check_no_files(self.stream, listed, self.container.url, own_are_right=own_are_right)
+        try:
+            check_no_files(self.stream, listed, self.container.url, own_are_right=own_are_right)
+        except ConfigurationError:
+            if self.refresh() is None:
+                raise
 
     def boundary(self) -> Boundary:
         """The log's retention boundary as of now. A head below it is forgotten."""

@@ -10,7 +10,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, describe
+from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azureblob_source.log.fencing import AT_LEAST_ONCE, NOTHING
 from azureblob_source.log.naming import schema_name
 
@@ -63,10 +63,14 @@ class StreamGate:
 
         log = self.logs(stream)
         log.notes.schema_texts.setdefault(self.plan.schema, self.plan.schema_json)
-        *there, written = (
-            header_schema(log.schema_text(each), blob=schema_name(stream, each)) for each in (*known, added)
-        )
-        refused = refusal(there, written, fixed=self.plan.fixed_schema)
+        there, written = [], header_schema(log.schema_text(added), blob=schema_name(stream, added))
+        for each in known:
+            try:
+                text = log.schema_text(each)
+            except NotFoundError:  # deleted by hand with the stream: whoever writes rows of it puts it again
+                continue
+            there.append(header_schema(text, blob=schema_name(stream, each)))
+        refused = refusal(there, written, fixed=self.plan.fixed_schema) if there else None
         if refused is None:
             return
         step = f"{refused.next_step} {AT_LEAST_ONCE if self.plan.at_least_once else NOTHING}"
