@@ -40,7 +40,7 @@ def open_for_query(
     made here; `ConflictError` if it has a later batch than the query: the query began without it.
     """
     container, names = open_location(where)
-    before = StateStorage(container, names).record()
+    before = StateStorage(where.prepare(container), names).record()
     newest = None if before is None else before.document.newest
     if newest is not None:
         _check_same(QueryPosition.of(newest, names.state), query, planned, names.state)

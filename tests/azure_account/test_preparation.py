@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
+from adjunct_store.encoding.schema import StoreSchema
+from adjunct_store.spark.filling.fill import check_schema
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.opening import FillRequirements
 from azure_account.errors import NotFoundError
 from azure_account.location import Location, memory_account
 from coordination import JobCoordinator, JobCoordinatorListener, LeaderElector, LeaderListener
-from state_backup import TaskIdentity, checkpoints, open_state
+from state_backup import TaskIdentity, WriterSettings, checkpoints, open_state
+from state_backup.spark.writers import open_for_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 SCHEMA = {"keys": ["id"]}
+STORE = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("name", pa.string())]), partitions=2)
 
 
 class Leading(LeaderListener):
@@ -71,6 +78,8 @@ def coordinate(where: Location) -> None:
 
 
 WRITERS: Mapping[str, Callable[[Location], object]] = {
+    "open_for_query": lambda where: open_for_query(where, Path(tempfile.mkdtemp()), "query", WriterSettings()),
+    "check_schema": lambda where: check_schema(where, STORE, "source", adds=True),
     "open_state": lambda where: open_state(where, TaskIdentity("job")),
     "open_fill": lambda where: open_fill(where, SCHEMA, FillRequirements("source", 2, threads=1)),
     "LeaderElector": elect,

@@ -184,7 +184,7 @@ def _check_kept(wanted: DataSetVersions, options: Mapping[str, str], path: str) 
 
 def _loaded(store: Location, source: str) -> int:
     """The last version of the stream that the store has; -1 without one."""
-    manifest = read_manifest(store.open(), store.path)
+    manifest = read_manifest(store.prepare(), store.path)
     if manifest is None:
         return -1
     sealed = [each.number for each in manifest.generations if each.sealed and each.source == source]

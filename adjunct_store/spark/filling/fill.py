@@ -199,7 +199,7 @@ class VersionWriter:
 
 def check_schema(store: Location, schema: StoreSchema, source: str, *, adds: bool) -> None:
     """`ConfigurationError` if the generation that a fill would continue has another schema. adds: see `continued`."""
-    manifest = read_manifest(store.open(), store.path)
+    manifest = read_manifest(store.prepare(), store.path)
     current = None if manifest is None else continued(manifest, source, adds=adds).current
     if current is not None and current.source == source:
         _check_same(store, current.schema, schema.to_json())

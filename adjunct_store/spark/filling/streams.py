@@ -81,7 +81,7 @@ def fill_stream(
     schema = changes_of(rows, spec).schema
     _check_can_start(rows, settings)
     folder = CheckpointFolder(rows.sparkSession, str(checkpoint))
-    manifest = read_manifest(store.open(), store.path)
+    manifest = read_manifest(store.prepare(), store.path)
     known = () if manifest is None else reversed(manifest.generations)
     source = settings.source or folder.source(each.source for each in known)
     if not settings.rebuild:
