@@ -90,6 +90,21 @@ def decode_keys(encoded: pa.Array, keys: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=keys)
 
 
+def readable_key(keys: pa.RecordBatch) -> str:
+    """The first of some keys, in a message."""
+    values = zip(keys.schema.names, (_readable(column[0]) for column in keys.columns), strict=True)
+    return ", ".join(f"{name}={value}"[:80] for name, value in values)
+
+
+def _readable(value: pa.Scalar) -> str:
+    """Python has dates and times of the years 1 to 9999 only."""
+    try:
+        return repr(value.as_py())
+    except (OverflowError, ValueError):
+        unit = "days" if pa.types.is_date(value.type) else value.type.unit
+        return f"{value.cast(_stored_as(value.type)).as_py():,} {unit} after 1970-01-01"
+
+
 def _encoded(column: pa.Array, *, last: bool) -> pa.Array:
     if _has_bytes(column.type):
         data = column.cast(pa.large_binary())

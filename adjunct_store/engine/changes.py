@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from adjunct_store.encoding.keys import decode_keys, encode_keys
+from adjunct_store.encoding.keys import decode_keys, encode_keys, readable_key
 from adjunct_store.encoding.values import encode_values
 from adjunct_store.engine.entry import Changes, are_values, data_keys, orders_of, records
 from azure_account.errors import ConfigurationError
@@ -161,5 +161,4 @@ def _check_decided(changes: Changes, same: I64, schema: StoreSchema) -> None:
 
 
 def _readable(key: pa.Scalar, schema: StoreSchema) -> str:
-    row = decode_keys(pa.array([key.as_py()[1:]], pa.large_binary()), schema.keys).to_pylist()[0]
-    return ", ".join(f"{name}={value!r}"[:80] for name, value in row.items())
+    return readable_key(decode_keys(pa.array([key.as_py()[1:]], pa.large_binary()), schema.keys))

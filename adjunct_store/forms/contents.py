@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from adjunct_store.encoding.keys import decode_keys, encode_keys
+from adjunct_store.encoding.keys import decode_keys, encode_keys, readable_key
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import DATA, DELETED, VALUE, values_in
@@ -72,7 +72,7 @@ def _faults(rows: Sequence[tuple[bytes, bytes]], schema: StoreSchema, partition:
         yield f"keys between {rows[0][0].hex()} and {rows[-1][0].hex()} are not encoded as they should be"
     elsewhere = np.flatnonzero(partition_of(keys, schema.partitions) != partition)
     if len(elsewhere):
-        first = keys.slice(int(elsewhere[0]), 1).to_pylist()[0]
+        first = readable_key(keys.slice(int(elsewhere[0]), 1))
         yield f"{len(elsewhere)} keys belong to other partitions, the first is {first}"
     _, datums = values_in(pa.array([record for _, record in rows], pa.large_binary()), ordered=schema.ordered)
     try:

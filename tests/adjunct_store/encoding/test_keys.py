@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjunct_store.encoding.keys import decode_keys, encode_keys, encode_prefix, key_columns
+from adjunct_store.encoding.keys import decode_keys, encode_keys, encode_prefix, key_columns, readable_key
 from adjunct_store.encoding.schema import StoreSchema
 from azure_account.errors import ConfigurationError
 
@@ -185,3 +185,17 @@ def test_a_schema_with_key_types_of_a_later_version_says_so() -> None:
     later = {**fields, "keys": [{"name": "k", "type": "decimal(10,2)"}]}
     with pytest.raises(ConfigurationError, match=r"keys of type decimal\(10,2\), which this version"):
         StoreSchema.from_json(later)
+
+
+@given(
+    kind=st.sampled_from([pa.date32(), *(pa.timestamp(unit, zone) for unit in ("us",) for zone in (None, "UTC"))]),
+    number=st.integers(-(2**31), 2**31 - 1) | st.integers(-(2**63), 2**63 - 1),
+)
+def test_a_key_of_any_date_or_time_has_a_name_in_messages(kind: pa.DataType, number: int) -> None:
+    width = 32 if pa.types.is_date(kind) else 64
+    value = (number + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
+    column = pa.array([value], pa.int32() if width == 32 else pa.int64()).cast(kind)
+    named = readable_key(pa.record_batch({"at": column, "k": ["a"]}))
+    assert named.startswith("at=")
+    assert named.endswith(", k='a'")
+    assert f"{value:,} " in named or "datetime.date" in named

@@ -373,3 +373,15 @@ def test_a_database_that_exists_is_opened_with_the_same_options(tmp_path: Path, 
         expected = new.rdict.property_value(capacity)
     with Database(tmp_path / "p", read_only=read_only) as again:
         assert (str(128 << 20), expected) == (expected, again.rdict.property_value(capacity))
+
+
+@pytest.mark.parametrize("day", [-(2**31), 3_652_060, 2**31 - 1])
+def test_two_changes_of_a_key_that_python_has_no_date_for_are_named(tmp_path: Path, day: int) -> None:
+    schema = StoreSchema(pa.schema([("day", pa.date32())]), pa.schema([("name", pa.string())]), 1)
+    days = pa.array([day, day], pa.int32()).cast(pa.date32())
+    values = pa.array([{"name": "a"}, {"name": "b"}], pa.struct([("name", pa.string())]))
+    with (
+        PartitionStore(tmp_path / "0", schema) as store,
+        pytest.raises(ConfigurationError, match=f"different changes of key day={day:,} days after 1970-01-01"),
+    ):
+        store.apply([pa.record_batch({"day": days, "value": values})], PartitionProgress("s", 0))
