@@ -24,15 +24,15 @@ def revert_batches(
     where: the stream, `container/stream`, and the account; of a query that writes to several streams, any of them.
     query: its id, such as `RestoredCheckpoint.query`; or a `txnAppId`.
     after: the batch that stays the last one, such as `RestoredCheckpoint.batch`; -1 takes all batches back.
-    epoch: of the query's writer, if its stream has one. Writers of lower epochs are refused then.
+    epoch: of the query's writer, if its stream has one. Its drivers of lower epochs are refused then, in all streams.
 
     Call it while the query does not run, after a restore from a background backup, and again if it was interrupted; not
     any more once the query has started. The query then writes these batches again, with the rows that its checkpoint
     gives them. A streaming read that has read them already reads them twice.
 
-    `ConflictError` if a vacuum may have removed one of the batches, or the query goes on writing.
-    `ConfigurationError` if one of them replaced all earlier rows (`outputMode("complete")`). `FencedError` if the
-    stream is at a higher epoch.
+    `NotFoundError` if the stream has no log. `ConflictError` if a vacuum has removed one of the batches, or the query
+    goes on writing. `ConfigurationError` if one of them replaced all earlier rows (`outputMode("complete")`).
+    `FencedError` if the stream is at a higher epoch.
     """
     if not where.path:
         raise ConfigurationError(f"{where} names no stream. Give `container/stream`.")

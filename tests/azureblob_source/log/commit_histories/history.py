@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from random import Random
-from typing import Any
 
 from azure_account.account import BlobAttributes
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
@@ -18,7 +16,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.read.following import TriggerLimits
-from tests.azureblob_source.log.commit_histories.processes import CommitProcess
+from tests.azureblob_source.log.commit_histories.processes import CommitProcess, one_clock
 from tests.azureblob_source.log.commit_histories.truth import Row
 from tests.azureblob_source.log.commit_histories.world import (
     DAY,
@@ -34,7 +32,6 @@ from tests.azureblob_source.log.commit_histories.world import (
     vacuum_log,
 )
 from tests.histories.history import Event, History, draw_events
-from tests.histories.pools import inline_pools
 
 AIMS = ("commit", "commit", "publish", "publish", "publish", "remove", "stage", "boundary", "look", "other")
 FAULTS: tuple[tuple[str, Fault], ...] = (
@@ -173,16 +170,9 @@ class CommitHistory(History):
         self.world = draw_world(self.seed, self.setting)
         return draw_events(dict(self.setting.weights), draws.choice([12, 20, 30, 45]), draws)
 
-    @contextmanager
-    def around(self) -> Iterator[None]:
+    def around(self) -> AbstractContextManager[None]:
         """No threads, and the history's clock for every log."""
-        defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__ or {}
-        before, defaults["clock"] = defaults["clock"], self.world.clock
-        try:
-            with inline_pools(self.seed):
-                yield
-        finally:
-            defaults["clock"] = before
+        return one_clock(self.seed, self.world.clock)
 
     # --- moving processes ---------------------------------------------------------------------------------------------
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import BATCHES, log_version
+from tests.histories.pools import inline_pools
 from tests.histories.process import HistoryProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from azure_account.clock import ManualClock
     from azure_account.retrying.retry_loop import Request
     from tests.azureblob_source.log.commit_histories.world import CommitWorld
 
@@ -46,3 +52,15 @@ def aim_of(request: Request) -> str:
             return "look"
         case _:
             return "other"
+
+
+@contextmanager
+def one_clock(seed: int, clock: ManualClock) -> Iterator[None]:
+    """No threads while this lasts, and this clock for every log."""
+    defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__ or {}
+    before, defaults["clock"] = defaults["clock"], clock
+    try:
+        with inline_pools(seed):
+            yield
+    finally:
+        defaults["clock"] = before

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from azure_account.memory.faults import LateEffect, LostAnswer
-from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.repair import plan_repair, repair
 from azureblob_source.read.following import TriggerLimits
+from tests.azureblob_source.log.commit_histories.processes import one_clock
 from tests.azureblob_source.log.revert_histories.world import (
     Checkpoint,
     Reader,
@@ -25,10 +25,8 @@ from tests.azureblob_source.log.revert_histories.world import (
     write_other,
 )
 from tests.histories.history import Event, History, draw_events
-from tests.histories.pools import inline_pools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from random import Random
 
 ALIVE = 6
@@ -70,16 +68,9 @@ class RevertHistory(History):
         weights = {**WEIGHTS, "vacuum": draws.choice([0, 2, 6])}
         return draw_events(weights, draws.choice([15, 25, 40]), draws)
 
-    @contextmanager
-    def around(self) -> Iterator[None]:
+    def around(self) -> AbstractContextManager[None]:
         """No threads, and the history's clock for every log."""
-        defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__ or {}
-        before, defaults["clock"] = defaults["clock"], self.world.clock
-        try:
-            with inline_pools(self.seed):
-                yield
-        finally:
-            defaults["clock"] = before
+        return one_clock(self.seed, self.world.clock)
 
     def happen(self, event: Event) -> None:
         """An event, a second after the one before."""
