@@ -16,5 +16,7 @@ def test_the_durations_of_a_lease_are_in_the_proportions_of_the_default() -> Non
 
 @pytest.mark.parametrize("duration", [5, 14, 61, 0, -1])
 def test_a_lease_that_the_service_does_not_have_is_refused(duration: int) -> None:
-    with pytest.raises(ConfigurationError, match=rf"duration: a lease lasts 15 to 60 whole seconds, not {duration}\."):
+    with pytest.raises(
+        ConfigurationError, match=rf"duration of LeaseTiming is {duration}: give a whole number from 15 to 60"
+    ):
         LeaseTiming.of_duration(duration, 5)

@@ -73,6 +73,7 @@ class Job:
             for name, (_, participant) in self.members.items():
                 if name != without:
                     participant.elect()
+                    participant.list_tasks()
                     participant.poll()
                     participant.beat()
 
