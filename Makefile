@@ -1,4 +1,4 @@
-# `make` lists the targets. `make demo` and `make test` do everything on a machine that has Python 3.10 and make only.
+# `make` lists the targets. Each sets up what it needs, on a machine that has Python 3.10 and make only.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -24,50 +24,54 @@ lock_spark = $(COMPILE) $(2) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c
 TYPED := $(wildcard adjunct_store arrow_avro azure_account azureblob_source control_messages coordination pyspark_azureblob state_backup tools demo benchmarks tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo pipeline soak test spark crash histories fuzz matrix bench wheel notebooks check fmt lock clean
+MAKEFLAGS += --no-builtin-rules
+.PHONY: help setup lint demo pipeline soak test spark crash histories fuzz matrix bench wheel notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install .venv, .venv-pyspark40, Azurite and Java, where they are missing (the other targets do this first)
-	@$(PYTHON) -m tools.setup $(if $(filter setup,$(MAKECMDGOALS)),,--quiet)
+setup: ## install what `make check` needs (each target installs what it needs itself, if it is missing)
+	@$(PYTHON) -m tools.setup
 
-demo: setup ## write a year of flights into blobs, read them back, compare row by row
+# `setup-demo-azurite` sets up the parts `demo` and `azurite` of tools/setup.py.
+setup-%:
+	@$(PYTHON) -m tools.setup --quiet $(subst -, ,$*)
+
+demo: setup-demo-azurite-native ## write a year of flights into blobs, read them back, compare row by row
 	@$(BIN)/python -m demo.flights
 
-pipeline: setup .venv/spark-classes.jsa ## all parts as one system, while drivers, executors, disks and the emulator are lost (MINUTES=10 SEED=)
+pipeline: setup-test-azurite-native .venv/spark-classes.jsa ## all parts as one system, while drivers, executors, disks and the emulator are lost (MINUTES=10 SEED=)
 	@$(BIN)/python -m demo.pipeline --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
-soak: setup .venv/spark-classes.jsa ## the same for long, with fewer faults: whether memory, handles, threads and requests grow (MINUTES=60 SEED=)
+soak: setup-test-azurite-native .venv/spark-classes.jsa ## the same for long, with fewer faults: whether memory, handles, threads and requests grow (MINUTES=60 SEED=)
 	@$(BIN)/python -m demo.pipeline --minutes $(or $(MINUTES),60) --pause 300 --output .demo/soak.html $(if $(SEED),--seed $(SEED))
 
 # Java starts from such a file in half the time. Without one the tests pass too.
-%/spark-classes.jsa: requirements/dev.lock requirements/pyspark40.lock | setup
+%/spark-classes.jsa: requirements/dev.lock requirements/pyspark40.lock
 	@$*/bin/python -m tools.spark_classes $@
 
 # Three on two cores: a test often waits for a process or for storage.
 test: WORKERS := $(if $(filter auto,$(WORKERS)),3,$(WORKERS))
-test: setup ## all tests but those with a Spark and the slow ones (PYTEST="-k name" selects)
+test: setup-test-azurite-native ## all tests but those with a Spark and the slow ones (PYTEST="-k name" selects)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not spark and not slow and not live" $(PYTEST) $(SELECTED)
 
-spark: setup .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## the tests with a Spark but the slow ones, then a part of them on Spark 4.0, the oldest supported
+spark: setup-test-azurite-native-pyspark40 .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## the tests with a Spark but the slow ones, then a part of them on Spark 4.0, the oldest supported
 	$(BIN)/python -m pytest $(PARALLEL) -m "spark and not slow and not live" $(PYTEST) $(SELECTED)
 	$(BIN40)/python -m pytest $(PARALLEL) -m "oldest_spark and not slow and not live" $(PYTEST) $(SELECTED)
 
-crash: setup .venv/spark-classes.jsa ## the slow tests: processes killed with SIGKILL, the guides, the notebooks
-	@$(PYTHON) -m tools.setup --quiet browser
+crash: setup-test-notebooks-azurite-native-browser .venv/spark-classes.jsa ## the slow tests: processes killed with SIGKILL, the guides, the notebooks
 	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not long and not alone" $(PYTEST) $(SELECTED)
 	$(BIN)/python -m pytest -m alone $(PYTEST) $(SELECTED)
 
-histories: setup ## 100,000 random histories of the commit protocol, a tenth of each other kind, with their events, and the tests with many (COUNT=, KIND=, SEED= shows one)
+histories: setup-test-native ## 100,000 random histories of the commit protocol, a tenth of each other kind, with their events, and the tests with many (COUNT=, KIND=, SEED= shows one)
 	$(BIN)/python -m tests.histories $(KIND) --processes 2 --count $(or $(COUNT),100000) \
 		$(if $(SEED),--seed $(SEED) --shrink)
 	$(if $(KIND)$(SEED),,$(BIN)/python -m pytest $(PARALLEL) -m long)
 
-fuzz: setup ## give both decoders the same damaged bytes (MINUTES=30 SEED=)
+fuzz: setup-test-native ## give both decoders the same damaged bytes (MINUTES=30 SEED=)
 	@$(BIN)/python -m tests.arrow_avro.fuzz --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
-matrix: setup ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each in an environment of its own (SPARKS="41 42" selects)
+matrix: setup-azurite ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each in an environment of its own (SPARKS="41 42" selects)
 	@$(PYTHON) -m tools.setup --quiet $(SPARKS:%=pyspark%)
 	@failed=; for spark in $(SPARKS); do \
 		bin=.venv-pyspark$$spark/bin; \
@@ -76,31 +80,33 @@ matrix: setup ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each in an en
 			|| failed="$$failed $$spark"; \
 	done; test -z "$$failed" || { echo "make matrix: tests fail on pyspark$$failed"; exit 1; }
 
-check: setup ## what CI runs: format, lint, types, imports, the tests with and without Spark
+lint: setup-test-bench-notebooks-check ## format, lint, types, imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports
+
+check: lint ## what CI runs: `make lint`, `make test`, `make spark`
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory spark
 
-bench: setup ## run all benchmarks
+bench: setup-bench-test-azurite-native ## run all benchmarks
 	@$(BIN)/python -m benchmarks
 
-wheel: setup ## build the wheels in dist/, the compiled one for this machine, and try them in an empty environment
+wheel: setup-test ## build the wheels in dist/, the compiled one for this machine, and try them in an empty environment
 	@$(BIN)/python -m tools.wheels
 
-notebooks: setup ## run the notebooks and store them with their output
+notebooks: setup-notebooks-test-azurite ## run the notebooks and store them with their output
 	@$(BIN)/python -m tools.notebooks
 
-fmt: setup ## format, and fix what the linter can fix
+fmt: setup-check ## format, and fix what the linter can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: setup ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
+lock: setup-check ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) 3.10 $(UPGRADE) requirements/setup.in -o requirements/setup.lock
 	$(COMPILE) 3.10 $(UPGRADE) requirements/node.in -o requirements/node.lock
-	$(COMPILE) 3.10 $(UPGRADE) pyproject.toml $(EXTRAS) --group test --group notebooks --group check --group bench \
+	$(COMPILE) 3.10 $(UPGRADE) pyproject.toml $(EXTRAS) --group demo --group test --group notebooks --group check --group bench \
 		-o requirements/dev.lock
 	$(call lock_spark,40,3.10)
 	$(call lock_spark,41,3.10)

@@ -1,17 +1,12 @@
-"""Installs what this checkout needs: `python3 -m tools.setup`. Requires only Python 3.10 with venv and pip.
+"""Installs what a target of the Makefile needs: `python3 -m tools.setup PART ...`. Needs Python 3.10 with venv and pip.
 
-There are five steps. A step is repeated only if a file that it depends on has changed:
+    demo, test, check,       packages in .venv: the connector's own, and those of this group of pyproject.toml, in the
+    notebooks, bench         versions of requirements/dev.lock; this checkout on the import path; a Java
+    pyspark40, pyspark41 ... .venv-pyspark40 and so on, from requirements/pyspark40.lock
+    azurite, browser         the packages of tools/azurite and tools/browser from npm; a Node if there is none
+    native                   the compiled decoder of native/ in .venv, if there is a Rust or the package manager has one
 
-    .venv                         the packages of requirements/dev.lock, and this checkout on the import path
-    .venv-pyspark40               the same for the oldest supported Spark, requirements/pyspark40.lock
-    tools/azurite/node_modules    Azurite from npm, by its package-lock.json; Node from PyPI if the machine has none
-    Java                          the machine's, or one from the system's package manager
-    native/                       the compiled decoder, if there is a Rust or the package manager has one
-
-`python3 -m tools.setup pyspark41 pyspark42` makes only the environments of the versions that are named,
-`.venv-pyspark41` from requirements/pyspark41.lock and so on. `make matrix` does this after the five steps.
-`python3 -m tools.setup browser` installs the browser of tools/browser from npm, for a test of `make crash`.
-
+Without a part: what `make check` needs. A part is set up again only if a file that it depends on has changed.
 Downloads are checked against the hashes of the lock files. Standard library only.
 """
 
@@ -19,12 +14,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tools.java import JavaMissingError, require_java
 from tools.native import SOURCE, NativeMissingError, cargos, sources, with_cargo
@@ -36,9 +33,10 @@ if TYPE_CHECKING:
 OLDEST_PYTHON = (3, 10)
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "requirements"
-AZURITE, BROWSER = ROOT / "tools" / "azurite", ROOT / "tools" / "browser"
 DEVELOPMENT = ROOT / ".venv"
-OLDEST_SPARK = "pyspark40"
+GROUPS = ("demo", "test", "check", "notebooks", "bench")
+NPM = {name: ROOT / "tools" / name for name in ("azurite", "browser")}
+DEFAULT = ("test", "check", "azurite", "native", "pyspark40")
 
 
 class SetupError(Exception):
@@ -46,32 +44,45 @@ class SetupError(Exception):
 
 
 def main() -> int:
-    """Do the steps that are not done. The exit code is 0, or 1 after a message that says what is missing."""
+    """Set the parts up. The exit code is 0, or 1 after a message that says what is missing."""
     if sys.version_info < OLDEST_PYTHON:
         return _complain(f"Python 3.10 or later is needed, this is {sys.version.split()[0]}: make PYTHON=python3.12")
-    versions = [word for word in sys.argv[1:] if not word.startswith("-")]
+    parts = [word for word in sys.argv[1:] if not word.startswith("-")] or [*DEFAULT]
     try:
-        ready = _set_up_named(versions) if versions else _set_up()
+        for part in parts:
+            _set_up(part)
     except (JavaMissingError, SetupError) as error:
         return _complain(str(error))
     if "--quiet" not in sys.argv:
-        print(f"Ready: {ready}")
+        print(f"Ready: {', '.join(parts)}")
     return 0
 
 
-def _set_up() -> str:
-    java = require_java()
-    _once(".venv", DEVELOPMENT / ".setup", _lock_files("setup", "dev"), _make_development)
-    _set_up_versions([OLDEST_SPARK])
-    _set_up_npm("Azurite", AZURITE)
-    _set_up_native()
-    return f".venv, .venv-{OLDEST_SPARK}, Azurite, Java in {java}"
+def _set_up(part: str) -> None:
+    if part in GROUPS:
+        require_java()
+        _once(
+            f"{part} in .venv", DEVELOPMENT / f".setup-{part}", _lock_files("setup", "dev"), partial(_add_group, part)
+        )
+    elif part == "native":
+        inputs = [*sources(), DEVELOPMENT / "pyvenv.cfg"]
+        _once("the compiled decoder", DEVELOPMENT / ".native", inputs, _install_native, *map(str, cargos()))
+    elif part in NPM:
+        folder = NPM[part]
+        inputs = [folder / "package-lock.json"]
+        _once(part.capitalize(), folder / "node_modules" / ".setup", inputs, partial(_npm_ci, folder))
+    else:
+        _set_up_version(part)
 
 
-def _set_up_native() -> None:
-    """The compiled decoder. What it lacks is said once, and no error: everything works without it."""
-    inputs = [*sources(), DEVELOPMENT / ".setup"]
-    _once("the compiled decoder", DEVELOPMENT / ".native", inputs, _install_native, *map(str, cargos()))
+def _set_up_version(name: str) -> None:
+    """An environment with a version of Spark, named as its lock file."""
+    locked = sorted(lock.stem for lock in REQUIREMENTS.glob("pyspark*.lock"))
+    if name not in locked:
+        known = ", ".join([*GROUPS, *NPM, "native", *locked])
+        raise SetupError(f"there is no part {name}; choose among {known}.")
+    stamp = ROOT / f".venv-{name}" / ".setup"
+    _once(stamp.parent.name, stamp, _lock_files("setup", name), partial(_make_version, name))
 
 
 def _install_native() -> None:
@@ -86,30 +97,6 @@ def _install_native() -> None:
         _run(command, "read the lines above", environment=environment)
     except SetupError as error:
         print(f"  It is left out, Avro is decoded in Python: {error}", flush=True)
-
-
-def _set_up_named(names: Sequence[str]) -> str:
-    """The browser, or the environments of versions of Spark."""
-    if "browser" in names:
-        _set_up_npm("a browser", BROWSER)
-    _set_up_versions([name for name in names if name != "browser"])
-    return ", ".join(names)
-
-
-def _set_up_npm(name: str, folder: Path) -> None:
-    """The packages of a folder's package-lock.json."""
-    _once(name, folder / "node_modules" / ".setup", [folder / "package-lock.json"], partial(_npm_ci, folder))
-
-
-def _set_up_versions(names: Sequence[str]) -> str:
-    """The environments of versions of Spark, each named as its lock file."""
-    locked = sorted(lock.stem for lock in REQUIREMENTS.glob("pyspark*.lock"))
-    for name in names:
-        if name not in locked:
-            raise SetupError(f"there is no requirements/{name}.lock; choose among {', '.join(locked)}.")
-        stamp = ROOT / f".venv-{name}" / ".setup"
-        _once(stamp.parent.name, stamp, _lock_files("setup", name), partial(_make_version, name))
-    return ", ".join(f".venv-{name}" for name in names)
 
 
 def _complain(sentence: str) -> int:
@@ -134,13 +121,58 @@ def _once(name: str, stamp: Path, inputs: Sequence[Path], action: Callable[[], N
     print(f"  done in {time.monotonic() - started:.0f} s", flush=True)
 
 
-def _make_development() -> None:
-    _make_environment(DEVELOPMENT)
-    _fetch_uv()
-    _install(DEVELOPMENT, REQUIREMENTS / "dev.lock")
+def _add_group(group: str) -> None:
+    """Add the packages of a group to .venv."""
+    _require_development()
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = Path(folder) / f"{group}.lock"
+        chosen.write_text(part_of(REQUIREMENTS / "dev.lock", group), encoding="utf-8")
+        _install(DEVELOPMENT, chosen)
+
+
+def _require_development() -> None:
+    """Make .venv, if there is none of this Python, with uv in it."""
+    if not (DEVELOPMENT / "pyvenv.cfg").is_file() or _is_of_another_python(DEVELOPMENT):
+        _make_environment(DEVELOPMENT)
+        _fetch_uv()
+
+
+def part_of(lock: Path, group: str) -> str:
+    """The lines of a lock file of several groups that the project and one group need: found by the comments in it.
+
+    Below each package is written which others require it (`# via`), and which group of pyproject.toml.
+    """
+    packages = _packages(lock.read_text(encoding="utf-8"))
+    roots = {"pyspark-azureblob (pyproject.toml)", f"pyspark-azureblob (pyproject.toml:{group})"}
+    chosen: set[str] = set()
+    while found := {each.name for each in packages if each.via & (roots | chosen)} - chosen:
+        chosen |= found
+    return "".join(each.lines for each in packages if each.name in chosen)
+
+
+class _Package(NamedTuple):
+    """A version of a package in a lock file. via: what requires it."""
+
+    name: str
+    lines: str
+    via: frozenset[str]
+
+
+def _packages(text: str) -> list[_Package]:
+    """A package may be there several times, for different versions of Python."""
+    blocks = [block for block in re.split(r"(?m)^(?=[a-z0-9])", text) if block]
+    return [
+        _Package(
+            re.split(r"[^a-z0-9-]", block, maxsplit=1)[0],
+            block,
+            frozenset(re.findall(r"(?m)^    # {1,3}(?:via )?(\S.*)$", block)),
+        )
+        for block in blocks
+    ]
 
 
 def _make_version(name: str) -> None:
+    _require_development()
     folder = ROOT / f".venv-{name}"
     _make_environment(folder)
     _install(folder, REQUIREMENTS / f"{name}.lock")
@@ -148,6 +180,7 @@ def _make_version(name: str) -> None:
 
 def _npm_ci(folder: Path) -> None:
     if find_node() is None:
+        _require_development()
         _install(DEVELOPMENT, REQUIREMENTS / "node.lock")
     node = find_node()
     if node is None:
@@ -161,15 +194,18 @@ def _make_environment(folder: Path) -> None:
 
     An existing one of another Python version is cleared first, because its packages cannot be loaded.
     """
-    config = folder / "pyvenv.cfg"
-    version = ".".join(str(number) for number in sys.version_info[:3])
-    stale = config.is_file() and f"version = {version}" not in config.read_text(encoding="utf-8")
     base: str = getattr(sys, "_base_executable", sys.executable)
-    clear = ["--clear"] if stale else []
+    clear = ["--clear"] if _is_of_another_python(folder) else []
     _run([base, "-m", "venv", *clear, folder], "install Python's venv module (python3-venv)")
     question = "import sysconfig; print(sysconfig.get_path('purelib'))"
     answer = subprocess.run([str(_python(folder)), "-c", question], capture_output=True, text=True, check=True)
     (Path(answer.stdout.strip()) / "_checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
+
+
+def _is_of_another_python(folder: Path) -> bool:
+    config = folder / "pyvenv.cfg"
+    version = ".".join(str(number) for number in sys.version_info[:3])
+    return config.is_file() and f"version = {version}" not in config.read_text(encoding="utf-8")
 
 
 def _fetch_uv() -> None:
@@ -182,11 +218,13 @@ def _fetch_uv() -> None:
 def _install(folder: Path, lock: Path) -> None:
     """Install a lock file with uv, or with pip if uv fails (no wheel for the system, an index set for pip only).
 
+    On a terminal uv shows its progress.
+
     uv's cache is off: PySpark is a source archive, and each build of it can leave 2 GB there.
     """
     uv = DEVELOPMENT / "bin" / "uv"
     options = [
-        "--quiet",
+        *([] if sys.stderr.isatty() else ["--quiet"]),
         "--no-cache",
         "--compile-bytecode",
         "--require-hashes",
