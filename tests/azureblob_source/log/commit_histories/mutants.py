@@ -48,8 +48,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "an epoch is opened only when earlier batches are published": edited(
         "azureblob_source.log.commit:append_epoch",
-        "head = log.refresh()\n    while",
-        "head = publish_committed(log, draft, publisher)\n    while",
+        "head = log.refresh()\n    if head is None",
+        "head = publish_committed(log, draft, publisher)\n    if head is None",
     ),
     "a repeat without rows finishes nothing": replaced(
         "azureblob_source.write.batch:commit_if_repeated", lambda *_: None
