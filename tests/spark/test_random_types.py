@@ -25,7 +25,7 @@ from azureblob_source.read.options import source_options
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import pack_splits, split_blobs
-from tests.spark.random_types import ALL, Kind, kind_of
+from tests.spark.random_types import ALL, VERSION, Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +39,8 @@ pytestmark = [pytest.mark.every_spark, pytest.mark.oldest_spark]
 
 COLUMNS, ROWS = 70, 6
 SEEDS = [1, *(pytest.param(seed, marks=[pytest.mark.long, pytest.mark.timeout(3600)]) for seed in range(2, 12))]
+NOT_STREAMED = {"void", "struct without fields"} if VERSION < (4, 1) else set()
+"""Spark 4.0 has no encoder for a stream with nothing but these in a column (`should contain at least one`)."""
 ERROR = "azure_account.errors."
 
 
@@ -126,21 +128,22 @@ def stream(spark: SparkSession, options: dict[str, str], tmp_path: Path, contain
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_nested_column_is_read_back_equal_however_it_was_written(seed: int, stream: Stream) -> None:
     drawn = Drawn.of(seed)
-    frame = drawn.frame(stream.spark)
-    before, expected = _by_number(frame), _stored_schema(frame)
     for way, write in WAYS.items():
+        names = [name for name, kind in drawn.kinds.items() if way == "batch" or not kind.names & NOT_STREAMED]
+        frame = drawn.frame(stream.spark, names)
+        before, expected = _by_number(frame), _stored_schema(frame)
         target = f"{stream.container}/{way.lower()}"
         try:
             write(stream, frame, target)
         except PySparkException as error:
-            guilty = _halved(list(drawn.kinds), lambda names: _writes(stream, drawn, names))
+            guilty = _halved(names, lambda some: _writes(stream, drawn, some))
             pytest.fail(f"{way}: {[drawn.kinds[name].ddl for name in guilty]}: {error}")
         read = stream.read(target)
         types = {field.name: field for field in read.schema}
         after = _by_number(read)
         wrong = [
             f"{drawn.kinds[name].ddl}: {_column(before, name)} is read as {_column(after, name)}, {types.get(name)}"
-            for name in drawn.kinds
+            for name in names
             if _column(before, name) != _column(after, name) or types.get(name) != expected[name]
         ]
         assert [] == wrong, way
