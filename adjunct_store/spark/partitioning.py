@@ -14,7 +14,7 @@ from adjunct_store.encoding.spark_hash import partition_of
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 def column_of(name: str) -> Column:
     """The column of this name, whatever characters it has."""
     return F.col("`" + name.replace("`", "``") + "`")
+
+
+def as_compared(frame: DataFrame) -> Callable[[str], str]:
+    """How the session compares names of columns: as they are, or without their case (`spark.sql.caseSensitive`)."""
+    sensitive = frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")
+    return str if sensitive == "true" else str.lower
 
 
 def check_not_collated(name: str, kind: DataType) -> None:

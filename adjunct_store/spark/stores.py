@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill import VersionWriter, check_schema
 from adjunct_store.spark.filling.fill_spec import FillSpec
-from adjunct_store.spark.partitioning import column_of
+from adjunct_store.spark.partitioning import as_compared, column_of
 from adjunct_store.spark.reading.task_reader import QUERY
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.versions.opening import FillRequirements
+from adjunct_store.versions.opening import BY_QUERY, FillRequirements
 from azure_account.arguments import Count, Name, Natural, checked
 from azure_account.errors import ConfigurationError
 from azure_account.location import Location
@@ -89,7 +89,8 @@ class AdjunctStores:
         batch: its number, as `foreachBatch` passes it. A batch that was published before is not applied again.
         stream_column: has the name of each row's stream. `ConfigurationError` if it is missing.
         """
-        if stream_column not in rows.columns:
+        compared = as_compared(rows)
+        if compared(stream_column) not in map(compared, rows.columns):
             have = ", ".join(rows.columns)
             text = f"Argument stream_column: the DataFrame has no column {stream_column!r}; it has {have}."
             raise ConfigurationError(text)
@@ -106,7 +107,7 @@ class AdjunctStores:
         if name not in self._writers:
             location, schema = store.location, changes_of(rows, store.spec).schema
             query = rows.sparkSession.sparkContext.getLocalProperty(QUERY)
-            source = self._source if query is None else f"{self._source} by query {query}"
+            source = self._source if query is None else f"{self._source}{BY_QUERY}{query}"
             if not self._rebuild:
                 check_schema(location, schema, source, adds=True)
             terms = FillRequirements(source, schema.partitions, adds=True, rebuild=self._rebuild, keep=self._keep)

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from azure_account.clock import Clock
 
 
+BY_QUERY = " by query "
+"""Between the name of a source and the streaming query that numbers its batches."""
+
+
 @dataclass(frozen=True)
 class FillRequirements:
     """What a fill asks of the store that it opens.
@@ -194,12 +198,16 @@ def _check_same(storage: FillStorage, current: Generation, wanted: StoreDefiniti
     if not cause and terms.adds and current.query:
         cause = f"streaming query {current.query} fills it, and numbers its batches"
     if cause:
-        raise ConfigurationError(describe("open", f"store {storage.names.store}", cause, _advice(current, wanted)))
+        advice = _advice(current, wanted, terms)
+        raise ConfigurationError(describe("open", f"store {storage.names.store}", cause, advice))
 
 
-def _advice(current: Generation, wanted: StoreDefinition) -> str:
-    """What to do if there is another store."""
+def _advice(current: Generation, wanted: StoreDefinition, terms: FillRequirements) -> str:
+    """What to do if there is another store. Its source helps who fills it in the same way, as no other query."""
     replaces = "To replace what is there, give rebuild=True, which needs all rows of the source"
+    other_query = BY_QUERY in current.source + wanted.source
+    if not wanted.bounded and (other_query or terms.adds is bool(current.query)):
+        return f"Check the path of the store: only what has filled it goes on with it. {replaces}."
     if current.source != wanted.source:
         return f"Check the path of the store. If both are one source, give source={current.source!r}. {replaces}."
     return f"Check the path of the store, and the columns. {replaces}."

@@ -22,12 +22,18 @@ from pyspark.sql.types import (
 )
 
 from adjunct_store.encoding.schema import StoreSchema
-from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
+from adjunct_store.spark.partitioning import (
+    as_compared,
+    check_not_collated,
+    column_of,
+    one_task_each,
+    store_partition,
+)
 from arrow_avro import arrow_of
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
@@ -76,14 +82,12 @@ def changes_of(rows: DataFrame, spec: FillSpec) -> ChangeRows:
         rows = rows.mapInArrow(spec.extractor.function, spec.extractor.schema)
     orders = [*([] if spec.order_by is None else [spec.order_by]), *spec.ties]
     named = [*spec.keys, *_named_values(spec), *orders]
-    for name in named:
-        if name not in rows.columns:
-            have = ", ".join(rows.columns)
-            raise ConfigurationError(f"Column {name!r} of the fill is not in the DataFrame, which has {have}.")
+    compared = as_compared(rows)
+    rows = _spelled(rows, named, compared)
     for name in spec.keys:
         check_not_collated(name, rows.schema[name].dataType)
     kind, value = _value(rows, spec)
-    _check_once(rows, named if isinstance(spec.values, str) else [*named, *kind.names])
+    _check_once(rows, named if isinstance(spec.values, str) else [*named, *kind.names], compared)
     schema = StoreSchema(
         keys=_arrow(StructType([StructField(name, rows.schema[name].dataType) for name in spec.keys])),
         values=_arrow(kind),
@@ -109,12 +113,23 @@ def changes_of(rows: DataFrame, spec: FillSpec) -> ChangeRows:
         raise ConfigurationError(text) from error
 
 
-def _check_once(rows: DataFrame, names: Sequence[str]) -> None:
-    """Spark finds columns whatever the case of their letters, unless it is configured otherwise."""
-    there = Counter(name.lower() for name in rows.columns)
-    twice = [name for name in names if there[name.lower()] > 1]
+def _spelled(rows: DataFrame, names: Sequence[str], compared: Callable[[str], str]) -> DataFrame:
+    """The rows with these columns named as they are given: Spark finds them whatever the case of their letters."""
+    given = {compared(name): name for name in names}
+    missing = [given[each] for each in given if each not in map(compared, rows.columns)]
+    if missing:
+        have = ", ".join(rows.columns)
+        raise ConfigurationError(f"Column {missing[0]!r} of the fill is not in the DataFrame, which has {have}.")
+    spelled = [given.get(compared(name), name) for name in rows.columns]
+    return rows if spelled == rows.columns else rows.toDF(*spelled)
+
+
+def _check_once(rows: DataFrame, names: Sequence[str], compared: Callable[[str], str]) -> None:
+    there = Counter(map(compared, rows.columns))
+    twice = [name for name in names if there[compared(name)] > 1]
     if twice:
-        text = f"The DataFrame has column {twice[0]!r} twice, if upper and lower case are the same."
+        alike = "" if compared is str else ", if upper and lower case are the same"
+        text = f"The DataFrame has column {twice[0]!r} twice{alike}."
         raise ConfigurationError(f"{text} Drop one, or rename it.")
 
 

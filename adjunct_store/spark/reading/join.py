@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from adjunct_store.forms.limit import TooManyBytesError
-from adjunct_store.spark.partitioning import check_not_collated, column_of, one_task_each, store_partition
+from adjunct_store.spark.partitioning import as_compared, check_not_collated, column_of, one_task_each, store_partition
 from adjunct_store.spark.reading.pinning import kept, plan
 from adjunct_store.spark.reading.plans import has_plan
 from adjunct_store.spark.reading.settings import JoinColumns, JoinSettings, ReadSettings
@@ -23,7 +23,7 @@ from azure_account.errors import ConfigurationError
 from azure_account.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.view import View
@@ -36,6 +36,8 @@ BYTES_FOUND = 64 << 20
 _GROWTH = 8
 """After a look-up within the limit the next one takes 1/8 more rows; one above the limit is repeated with half."""
 How: TypeAlias = Literal["left", "inner", "semi", "anti"]
+Compared: TypeAlias = "Callable[[str], str]"
+"""A name of a column as the session compares it."""
 _HOW: Mapping[str, How] = {
     "left": "left",
     "leftouter": "left",
@@ -83,20 +85,19 @@ def join(
     if settings.shuffle and settings.form == "auto":
         settings = replace(settings, form="rocksdb")
     planned = plan(store, settings, streaming=rows.isStreaming)
-    keys = _key_columns(planned.schema, on)
-    check_key_types(planned.schema, rows, keys)
-    values = _values(planned.schema, [] if kind in _ROWS_ONLY else columns.names)
+    compared = as_compared(rows)
+    places = key_places(planned.schema, rows, _key_columns(planned.schema, on, compared), compared)
+    values = _values(planned.schema, [] if kind in _ROWS_ONLY else columns.names, compared)
     added = [StructField(columns.prefix + each.name, each.dataType, True) for each in spark_of(values)]
     if columns.indicator is not None:
         added.append(StructField(columns.indicator, BooleanType(), False))
-    _check_names(rows, added, store)
+    _check_names(rows, added, store, compared)
     names = [*rows.columns, *(each.name for each in added)]
     schema = _by_place([*rows.schema, *added])
-    places = [rows.columns.index(name) for name in keys]
     joiner = Joiner(planned.pinned, planned.schema.keys, places, values, arrow_of(schema), kind)
     if settings.shuffle:
         partitions = planned.schema.partitions
-        where = store_partition([column_of(name) for name in keys], partitions)
+        where = store_partition([column_of(rows.columns[place]) for place in places], partitions)
         rows = one_task_each(rows, where, partitions)
     joined = rows.toDF(*schema.names[: len(rows.columns)]).mapInArrow(joiner.join, schema)
     if planned.hold is not None:
@@ -177,16 +178,16 @@ def _check_added(how: How, columns: JoinColumns) -> None:
         raise ConfigurationError(f"{text} Leave it out, or use a left join.")
 
 
-def _check_names(rows: DataFrame, added: Sequence[StructField], store: Location) -> None:
+def _check_names(rows: DataFrame, added: Sequence[StructField], store: Location, compared: Compared) -> None:
     """`ConfigurationError` if a column that is added is there already."""
-    taken = {name.lower() for name in rows.columns}
+    taken = set(map(compared, rows.columns))
     for each in added:
-        if each.name.lower() in taken:
+        if compared(each.name) in taken:
             text = f"Value column {each.name!r} of store {store.path} is also a column of the DataFrame."
             if not each.nullable:
                 text = f"Argument indicator: {each.name!r} is also another column of the result."
             raise ConfigurationError(f"{text} Rename or drop one, or give a prefix.")
-        taken.add(each.name.lower())
+        taken.add(compared(each.name))
 
 
 def _by_place(fields: Sequence[StructField]) -> StructType:
@@ -255,56 +256,71 @@ def picked(values: pa.StructArray, fields: pa.Schema) -> list[pa.Array]:
     return columns
 
 
-def check_key_types(schema: StoreSchema, rows: DataFrame, columns: Sequence[str]) -> None:
-    """`ConfigurationError` unless these columns of the rows are there and have the types of the store's keys."""
+def key_places(schema: StoreSchema, rows: DataFrame, columns: Sequence[str], compared: Compared) -> list[int]:
+    """The places of these columns in the rows.
+
+    `ConfigurationError` unless they are there and have the types of the store's keys.
+    """
+    places = []
     for field, name in zip(schema.keys, columns, strict=True):
-        if name not in rows.columns:
+        found = [place for place, each in enumerate(rows.columns) if compared(each) == compared(name)]
+        if not found:
             have = ", ".join(rows.columns)
             text = f"Column {name!r}, for key {field.name!r} of the store, is not in the DataFrame, which has {have}."
             raise ConfigurationError(text)
-        if rows.columns.count(name) > 1:
+        if len(found) > 1:
             raise ConfigurationError(f"The DataFrame has column {name!r} twice. Drop one, or rename it.")
-        check_not_collated(name, rows.schema[name].dataType)
-        given = arrow_of(StructType([rows.schema[name]])).field(0).type
+        its = rows.schema[found[0]]
+        check_not_collated(name, its.dataType)
+        given = arrow_of(StructType([its])).field(0).type
         if given != field.type:
             wanted = spark_of(pa.schema([field]))[0].dataType.simpleString()
-            text = f"Column {name!r} is of type {rows.schema[name].dataType.simpleString()}, key {field.name!r} of the"
+            text = f"Column {name!r} is of type {its.dataType.simpleString()}, key {field.name!r} of the"
             raise ConfigurationError(f"{text} store is {wanted}. Cast it: F.col({name!r}).cast({wanted!r}).")
+        places += found
+    return places
 
 
-def _key_columns(schema: StoreSchema, on: Sequence[str] | Mapping[str, str]) -> list[str]:
+def _key_columns(schema: StoreSchema, on: Sequence[str] | Mapping[str, str], compared: Compared) -> list[str]:
+    """The name of a column of the rows for each key."""
     names = list(schema.keys.names)
+    keys = list(map(compared, names))
     if isinstance(on, Mapping):
-        if set(on) != set(names):
+        columns = {compared(key): column for key, column in on.items()}
+        if set(columns) != set(keys):
             raise ConfigurationError(
                 f"Argument on: it maps keys {', '.join(on)}; the store has {', '.join(names)}. Map each of these."
             )
-        return [on[name] for name in names]
+        return [columns[key] for key in keys]
     given = [on] if isinstance(on, str) else list(on)
     if len(given) != len(names):
         raise ConfigurationError(
             f"Argument on: it has {len(given)} columns; the store has {len(names)} keys: {', '.join(names)}."
         )
-    if set(given) == set(names):
+    if set(map(compared, given)) == set(keys):
         return names
     for key, name in zip(names, given, strict=True):
-        if name in names and name != key:
+        if compared(name) in keys and compared(name) != compared(key):
             text = f"Argument on: column {name!r}, which has the name of a key, is in the place of key {key!r}."
             raise ConfigurationError(f"{text} Map each key to its column: on={dict(zip(names, given, strict=True))}.")
     return given
 
 
-def _values(schema: StoreSchema, columns: Sequence[str] | None) -> pa.Schema:
+def _values(schema: StoreSchema, columns: Sequence[str] | None, compared: Compared) -> pa.Schema:
+    """The value columns that are added."""
     if columns is None:
         return schema.values
     have = schema.values.names
     if isinstance(columns, str):
         raise ConfigurationError(f"Argument names: {columns!r} is not a list. Give one, such as [{columns!r}].")
-    if len(set(columns)) < len(columns):
+    if len(set(map(compared, columns))) < len(columns):
         raise ConfigurationError(f"Argument names: {list(columns)} has a column twice. Name each once.")
+    fields = []
     for name in columns:
-        if name not in have:
-            raise ConfigurationError(
-                f"Argument names: the store has no value column {name!r}; it has {', '.join(have)}."
-            )
-    return pa.schema([schema.values.field(name) for name in columns])
+        found = [field for field in schema.values if compared(field.name) == compared(name)]
+        if len(found) != 1:
+            cause = f"has value columns {', '.join(field.name for field in found)}, which Spark takes for one"
+            cause = cause if found else f"has no value column {name!r}; it has {', '.join(have)}"
+            raise ConfigurationError(f"Argument names: the store {cause}.")
+        fields += found
+    return pa.schema(fields)

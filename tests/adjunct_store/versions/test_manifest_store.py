@@ -164,12 +164,12 @@ def test_a_fill_makes_no_other_store_of_what_is_there_unless_it_is_told_to(
 
 
 def test_a_store_of_another_source_says_which_one_and_going_on_with_that_works(container: BlobContainer) -> None:
-    old = published(opened(container), 0)
+    old = published(opened(container, adds=True), 0)
     with pytest.raises(ConfigurationError) as refused:
-        opened(container, source="flights")
+        opened(container, source="flights", adds=True)
     cause, advice = "it is filled from planes, not from flights", "If both are one source, give source='planes'."
     assert cause in str(refused.value) and advice in str(refused.value)
-    assert old == opened(container, source="planes").base
+    assert old == opened(container, source="planes", adds=True).base
 
 
 @pytest.mark.parametrize("versions", [0, 2])

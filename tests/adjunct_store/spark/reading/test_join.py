@@ -413,3 +413,42 @@ def test_a_reader_of_streaming_tasks_is_refused_elsewhere(planes: Planes) -> Non
 
     frame = planes.spark.range(1)
     assert "ConfigurationError: read store" in error_of(lambda: frame.mapInArrow(get, "id long").collect())
+
+
+CASES: list[tuple[Any, dict[str, Any], tuple[bool, bool]]] = [
+    (["Tail", "NUMBER"], {}, (True, True)),
+    (["number", "TAIL"], {}, (True, False)),
+    ({"tail": "TAIL", "NUMBER": "number"}, {}, (True, False)),
+    ({"tail": "Tail", "number": "NUMBER"}, {}, (True, True)),
+    (["tail", "Number"], {"names": ["SEATS"]}, (True, False)),
+    (["Tail", "NUMBER"], {"names": ["seats"], "prefix": "p_"}, (True, True)),
+    (["Tail", "NUMBER"], {"names": ["seats", "SEATS"]}, (False, False)),
+    (["Tail", "NUMBER"], {"indicator": "number"}, (False, True)),
+    (["tail", "none"], {}, (False, False)),
+]
+"""Keys, columns, and whether they are found without and with the case of letters."""
+
+
+@pytest.mark.parametrize("sensitive", [False, True])
+def test_columns_are_found_as_spark_compares_them(planes: Planes, sensitive: bool) -> None:
+    spark = planes.spark
+    spark.conf.set("spark.sql.caseSensitive", str(sensitive).lower())
+    try:
+        right = spark.range(9).selectExpr("cast(id as string) as tail", "id as number", "id * 2 as seats")
+        spec = FillSpec(["tail", "number"] if sensitive else ["TAIL", "number"])
+        fill(planes.store, right, spec, FillSettings(cache_dir=planes.cache))
+        left = spark.range(5).selectExpr("cast(id as string) as Tail", "id as NUMBER")
+        for on, columns, found in CASES:
+            if found[sensitive]:
+                joined = join(left, planes.store, on, "left", JoinColumns(**columns), settings_of(planes))
+                assert [0, 2, 4, 6, 8] == sorted(row[2] for row in joined.collect())
+                assert ["Tail", "NUMBER"] == joined.columns[:2]
+            else:
+                with pytest.raises(ConfigurationError):
+                    join(left, planes.store, on, "left", JoinColumns(**columns), settings_of(planes))
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def settings_of(planes: Planes) -> JoinSettings:
+    return JoinSettings(cache_dir=planes.cache)
