@@ -121,7 +121,7 @@ class View:
     @property
     def entries(self) -> int:
         """How many keys have a value, in all partitions."""
-        return self._partitions.entries
+        return self._partitions.keys.entries
 
     def _typed(self, keys: pa.RecordBatch) -> pa.RecordBatch:
         wanted = self.schema.keys

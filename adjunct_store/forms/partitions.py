@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from adjunct_store.engine.entry import AFTER_DATA, DATA, POSITION_KEY, PartitionProgress
 from adjunct_store.engine.rocks import Database, RawBytes
+from adjunct_store.host.directories import KeyCounts
 from azure_account.errors import ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class PartitionDirectories(Protocol):
         """Fetch several that will be asked for, at the same time."""
 
     @property
-    def entries(self) -> int | None:
-        """How many keys of all partitions have a value, as published; None if that is not known."""
+    def keys(self) -> KeyCounts | None:
+        """How many all partitions have, as published; None if that is not known."""
 
 
 class PartitionDatabases:
@@ -59,17 +60,17 @@ class PartitionDatabases:
             return database.get_many(keys)
 
     @property
-    def expected_entries(self) -> int:
-        """How many keys have a value, as published. If that is not known, all partitions are fetched and counted."""
-        known = self._directories.entries
-        return self.entries if known is None else known
+    def expected_keys(self) -> KeyCounts:
+        """How many there are, as published. If that is not known, all partitions are fetched and counted."""
+        known = self._directories.keys
+        return self.keys if known is None else known
 
     @property
-    def entries(self) -> int:
-        """How many keys have a value, in all partitions, which are fetched."""
+    def keys(self) -> KeyCounts:
+        """How many there are in all partitions, which are fetched."""
         self.fetch(range(self.count))
-        positions = (self.position(each) for each in range(self.count))
-        return sum(each.entries for each in positions if each is not None)
+        found = [each for each in map(self.position, range(self.count)) if each is not None]
+        return KeyCounts(sum(each.entries for each in found), sum(each.tombstones for each in found))
 
     @property
     def raw_bytes(self) -> RawBytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from azure_account.errors import ConfigurationError, CorruptError, describe
 from azure_account.parallel import concurrent_map
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 PARTITIONS_AT_ONCE = 8
 """Partitions that a process fetches at once. They share the threads of the cache, so they take the memory of one."""
+
+
+class KeyCounts(NamedTuple):
+    """entries: keys with a value. tombstones: deleted keys."""
+
+    entries: int
+    tombstones: int
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class KnownDirectories:
         """Nothing is fetched."""
 
     @property
-    def entries(self) -> None:
+    def keys(self) -> None:
         """They are counted."""
 
 
@@ -77,9 +84,9 @@ class LazyDirectories:
             concurrent_map(fetch, missing, at_once, after_error="wait")
 
     @property
-    def entries(self) -> int:
-        """How many keys of the version have a value."""
-        return self._version.entries
+    def keys(self) -> KeyCounts:
+        """How many the version has."""
+        return KeyCounts(self._version.entries, self._version.tombstones)
 
     def _open(self, partition: int, threads: int | None = None) -> None:
         checkpoint = self._checkpoint(partition)

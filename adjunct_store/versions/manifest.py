@@ -5,7 +5,7 @@
      "generations":[{"number":1, "schema":{…}, "partitions":16, "source":"…", "serves":"first version",
                      "bootstrapped":true, "sealed":false, "query":"7c…"}],
      "versions":[{"number":7, "generation":1, "checkpoints":["1700000000000-123456", "", …], "batches":[41, -1, …],
-                  "batch":41, "entries":1000, "bytes":65536, "state":"serving",
+                  "batch":41, "entries":1000, "bytes":65536, "tombstones":20, "state":"serving",
                   "published":"2026-01-01T00:00:00+00:00"}, …],
      "digest":"…"}
 
@@ -77,7 +77,7 @@ class Version:
     """What a reader sees: by partition, the id of a checkpoint of `state_backup`; "" if nothing was ever written to it.
 
     batches: by partition, the batch that wrote its checkpoint; -1 without one. batch: of the fill, up to which it has
-    everything. entries, bytes: of all partitions. published: for people only.
+    everything. entries, bytes, tombstones: of all partitions. published: for people only.
     """
 
     number: int
@@ -89,6 +89,7 @@ class Version:
     bytes: int
     state: VersionState = VersionState.SERVING
     published: str = ""
+    tombstones: int = 0
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,7 @@ def _version(fields: Mapping[str, Any]) -> Version:
         int(fields["bytes"]),
         VersionState(fields["state"]),
         str(fields["published"]),
+        int(fields["tombstones"]),
     )
 
 
@@ -250,6 +252,7 @@ def _version_fields(version: Version) -> dict[str, Any]:
         "batch": version.batch,
         "entries": version.entries,
         "bytes": version.bytes,
+        "tombstones": version.tombstones,
         "state": version.state.value,
         "published": version.published,
     }

@@ -27,7 +27,7 @@ class Publication:
 
     batch: its number.
     checkpoints: of the batch, by partition; the others keep those of the version before.
-    entries, bytes: of the store with this batch.
+    entries, bytes, tombstones: of the store with this batch.
     bootstrapped, sealed: whether the generation is.
     replaces: the other partitions are empty from now on.
     published: when, for people only.
@@ -41,6 +41,7 @@ class Publication:
     sealed: bool = False
     replaces: bool = False
     published: str = ""
+    tombstones: int = 0
 
 
 _FILLS_OF_A_TENURE = 1_000_000
@@ -167,6 +168,7 @@ def _version(manifest: Manifest, generation: Generation, base: Version | None, n
         new.entries,
         new.bytes,
         published=new.published,
+        tombstones=new.tombstones,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -94,7 +94,6 @@ class VersionWriter:
     schema: StoreSchema
     cache_dir: Path | str | None = None
     replaces: bool = False
-    _tombstones: dict[int, int] = field(default_factory=dict, init=False)
 
     @property
     def metrics(self) -> StoreMetrics:
@@ -102,12 +101,15 @@ class VersionWriter:
         return StoreMetrics(self.location.container, self.location.path)
 
     def run(self, rows: DataFrame, batch: int, *, bootstrapped: bool = False, sealed: bool = False) -> FillResult:
-        """Apply the rows, and publish. A batch that was published before is not applied again.
+        """Apply the rows, and publish. The batch that was published last is not applied again.
 
-        `FencedError` if another fill has taken the store over.
+        `FencedError` if another fill has taken the store over. `ConfigurationError` for an earlier batch: Spark repeats
+        the last one only, so the query goes on from an older copy of its checkpoint, and may have other rows in it.
         """
         base = self.fill.base
         if base is not None and batch <= base.batch and not sealed:
+            if batch < base.batch:
+                raise _older_checkpoint(self.location, batch, base.batch)
             return FillResult(base)
         try:
             with self.metrics.measured("fillSeconds"):
@@ -137,13 +139,12 @@ class VersionWriter:
             cause = f"{nulls} rows have a null in a key column ({', '.join(self.spec.keys)})"
             step = 'Filter them, or leave them out by null_keys="skip". Nothing was published.'
             raise ConfigurationError(describe("fill", f"store {self.location}", cause, step))
-        entries = sum(each.entries for each in reports) + (0 if base is None else base.entries)
-        size = sum(each.bytes for each in reports) + (0 if base is None else base.bytes)
+        entries, size, tombstones = (
+            sum(getattr(each, name) for each in reports) + (0 if base is None else getattr(base, name))
+            for name in ("entries", "bytes", "tombstones")
+        )
         checkpoints = {each.partition: each.checkpoint for each in reports if each.checkpoint}
-        if self.replaces:
-            self._tombstones.clear()
-        self._tombstones.update((each.partition, each.tombstones) for each in reports if each.checkpoint)
-        new = Publication(batch, checkpoints, entries, size, bootstrapped, sealed, self.replaces)
+        new = Publication(batch, checkpoints, entries, size, bootstrapped, sealed, self.replaces, tombstones=tombstones)
         version = self._publish(new)
         return FillResult(
             version,
@@ -166,7 +167,7 @@ class VersionWriter:
         with self.metrics.measured("publishSeconds"):
             version = self.fill.publish(new)
         self.metrics.count("versionsPublished", int(base is None or version.number != base.number))
-        sizes = version.entries, sum(self._tombstones.values()), version.bytes
+        sizes = version.entries, version.tombstones, version.bytes
         bootstrapped = self.fill.generation.bootstrapped
         self.metrics.show(LastVersion(version.number, version.batch, *sizes, bootstrapped, SYSTEM_CLOCK.monotonic()))
         return version
@@ -195,6 +196,13 @@ class VersionWriter:
             self.fill.clean_up()  # is fenced, if another fill has taken the store over and deleted this generation
             raise
         return [PartitionReport(**row.asDict()) for row in found]
+
+
+def _older_checkpoint(store: Location, batch: int, published: int) -> ConfigurationError:
+    cause = f"batch {batch} comes, and batch {published} was published: the query's checkpoint is an older copy"
+    step = f"Bring back the checkpoint of batch {published}. If it is lost, start once with rebuild=True, and a new"
+    step += " checkpoint that begins with all rows of the source. Nothing was changed."
+    return ConfigurationError(describe("fill", f"store {store.path}", cause, step))
 
 
 def check_schema(store: Location, schema: StoreSchema, source: str, *, adds: bool) -> None:

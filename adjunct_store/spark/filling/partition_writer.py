@@ -54,9 +54,9 @@ _REPORT = pa.schema(
 class PartitionReport:
     """What a task did with a partition.
 
-    checkpoint: of the partition's state; empty if there was nothing to write. entries, bytes: how many more the
-    partition has now than at the base. nulls: rows that were left out since a key column is null. ignored: rows that
-    are older than what the store had. tombstones: deleted keys that the partition remembers.
+    checkpoint: of the partition's state; empty if there was nothing to write. entries, bytes, tombstones: how many more
+    the partition has now than at the base. nulls: rows that were left out since a key column is null. ignored: rows
+    that are older than what the store had.
     """
 
     partition: int
@@ -138,22 +138,20 @@ class PartitionWriter:
                 size = sum(path.stat().st_size for path in snapshot.rglob("*") if path.is_file())
                 writer = self._opened(state, partition, left)
                 before = self._offsets_of(base, writer, partition)
-                sizes = {"entries": str(applied.entries), "bytes": str(size)}
+                sizes = {"entries": applied.entries, "bytes": size, "tombstones": applied.tombstones}
                 place = {"epoch": str(self.epoch), "batch": str(self.batch)}
-                offsets = {"source": self.source, **place, **sizes}
+                offsets = {"source": self.source, **place, **{name: str(number) for name, number in sizes.items()}}
                 keep = self._kept(partition, writer)
                 checkpoint = writer.back_up({STORE: snapshot}, offsets, keep=keep, trust_times=True)
         work.done(Marker(str(checkpoint.id), writer.settled, writer.read_files))
         return PartitionReport(
             partition,
             str(checkpoint.id),
-            applied.entries - int(before.get("entries", 0)),
-            size - int(before.get("bytes", 0)),
-            rows.nulls,
-            applied.upserts,
-            applied.deletes,
-            applied.ignored_older,
-            applied.tombstones,
+            nulls=rows.nulls,
+            upserts=applied.upserts,
+            deletes=applied.deletes,
+            ignored=applied.ignored_older,
+            **{name: number - int(before.get(name, 0)) for name, number in sizes.items()},
         )
 
     def _opened(self, state: Location, partition: int, left: Marker | None) -> StateWriter:

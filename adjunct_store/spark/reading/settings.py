@@ -18,7 +18,8 @@ class ReadSettings:
     version: the number of a version. By default all tasks of a micro-batch read the version that was the newest when it
     began, and those of a batch job the one that is the newest now.
     form: `auto`, `rocksdb`, or `memory`, which each worker process loads whole. With `auto` look-ups are in RocksDB,
-    and in memory once a worker has looked up 0.4 rows for each entry of the version, if these take at most 128 MiB.
+    and in memory once a worker has looked up 0.4 rows for each key of the version, as far as 128 MiB are enough for all
+    stores that it has in memory.
     cache_dir: a folder on a local disk where hosts keep what they have fetched; by default a folder of the user in the
     temporary folder.
     """

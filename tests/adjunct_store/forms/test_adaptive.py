@@ -7,16 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import PartitionProgress, PartitionStore
-from adjunct_store.forms import adaptive
-from adjunct_store.forms.adaptive import AdaptiveLookup
+from adjunct_store.forms.adaptive import ROWS_PER_KEY, AdaptiveLookup, ArrayBudget
 from adjunct_store.forms.disk import RocksDbLookup
 from adjunct_store.forms.memory import InMemoryLookup
 from adjunct_store.forms.partitions import PartitionDatabases
-from adjunct_store.host.directories import KnownDirectories
+from adjunct_store.host.directories import KeyCounts, KnownDirectories
 from tests.adjunct_store.changes import batch_of
 
 ENTRIES = 1_000
@@ -26,9 +27,9 @@ PARTS = 200
 
 
 class Published(KnownDirectories):
-    """Directories of a version of the manifest, which says how many entries there are."""
+    """Directories of a version of the manifest, which says how many keys there are."""
 
-    entries = ENTRIES  # type: ignore[assignment]
+    keys = KeyCounts(ENTRIES, 0)  # type: ignore[assignment]
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def opened(partitions: PartitionDatabases) -> int:
 def test_enough_look_ups_read_all_into_memory_and_find_the_same(directories: Published) -> None:
     partitions = PartitionDatabases(directories, 3)
     find, disk = AdaptiveLookup(partitions, SCHEMA), RocksDbLookup(PartitionDatabases(directories, 3), SCHEMA)
-    few = int(adaptive.ROWS_PER_ENTRY * ENTRIES) - 1
+    few = int(ROWS_PER_KEY * ENTRIES) - 1
     for asked in (keys(few - 1), keys(1)):
         assert disk(asked).equals(find(asked))
         assert isinstance(find._find, RocksDbLookup)
@@ -78,12 +79,9 @@ def test_one_look_up_of_many_rows_is_in_memory_at_once(
     assert (ENTRIES if first else 0) == find(keys(ENTRIES, first)).null_count
 
 
-def test_a_store_with_too_many_entries_stays_on_disk_and_is_not_fetched_for_that(
-    directories: Published, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_with_too_many_entries_stays_on_disk_and_is_not_fetched_for_that(directories: Published) -> None:
     partitions = PartitionDatabases(directories, 3)
-    find = AdaptiveLookup(partitions, SCHEMA)
-    monkeypatch.setattr(adaptive, "MEMORY_BYTES", 50 * ENTRIES)
+    find = AdaptiveLookup(partitions, SCHEMA, ArrayBudget(50 * ENTRIES))
     one = keys(ENTRIES).filter(pa.array(partition_of(keys(ENTRIES), 3) == 1))
     while find._asked < ENTRIES:
         assert 0 == find(one).null_count
@@ -93,7 +91,7 @@ def test_a_store_with_too_many_entries_stays_on_disk_and_is_not_fetched_for_that
 
 
 def test_a_store_with_large_values_stays_on_disk_by_what_they_take_before_compression(
-    directories: Published, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    directories: Published, tmp_path: Path
 ) -> None:
     """Lists of the same few numbers are far smaller on disk, and up to eight times as large in Arrow as in Avro."""
     stored = sum(path.stat().st_size for path in tmp_path.rglob("*.sst"))
@@ -101,8 +99,7 @@ def test_a_store_with_large_values_stays_on_disk_by_what_they_take_before_compre
     taken = in_memory(keys(ENTRIES)).nbytes
     assert stored < taken / 20
     for limit, form in ((taken, RocksDbLookup), (3 * taken, InMemoryLookup)):
-        monkeypatch.setattr(adaptive, "MEMORY_BYTES", limit)
-        find = AdaptiveLookup(PartitionDatabases(directories, 3), SCHEMA)
+        find = AdaptiveLookup(PartitionDatabases(directories, 3), SCHEMA, ArrayBudget(limit))
         for _ in range(2):
             assert 0 == find(keys(ENTRIES)).null_count
             assert isinstance(find._find, form)
@@ -115,3 +112,46 @@ def test_without_a_manifest_entries_are_counted(directories: Published) -> None:
     assert isinstance(find._find, RocksDbLookup)
     find(keys(ENTRIES))
     assert isinstance(find._find, InMemoryLookup)
+
+
+def test_deleted_keys_count_as_keys_to_be_read(tmp_path: Path) -> None:
+    """A store of few entries and many tombstones is read into memory as late as one of as many entries."""
+    ordered = StoreSchema(SCHEMA.keys, VALUES, 1, ordered=True, order_by="at bigint")
+    with PartitionStore(tmp_path / "0", ordered) as store:
+        rows: list[Any] = [(key, None if key % 50 else {"text": "a", "parts": []}, 1) for key in range(ENTRIES)]
+        store.apply([batch_of(ordered, rows)], PartitionProgress("s", 0))
+    counted = PartitionDatabases(KnownDirectories({0: tmp_path / "0"}), 1)
+    assert KeyCounts(ENTRIES // 50, ENTRIES - ENTRIES // 50) == counted.keys == counted.expected_keys
+    find = AdaptiveLookup(counted, ordered)
+    few = int(ROWS_PER_KEY * ENTRIES) - 1
+    assert few - few // 50 - 1 == find(keys(few)).null_count
+    assert isinstance(find._find, RocksDbLookup)
+    find(keys(1))
+    assert isinstance(find._find, InMemoryLookup)
+    assert ENTRIES - ENTRIES // 50 == find(keys(ENTRIES)).null_count
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["look up", "look up", "close"])), max_size=25))
+def test_the_arrays_of_all_views_of_a_process_stay_within_one_budget(
+    directories: Published, steps: list[tuple[int, str]]
+) -> None:
+    """Room for two stores: a third one stays on disk until one of them is closed, and finds the same."""
+    one = ArrayBudget(1 << 30)
+    first = AdaptiveLookup(PartitionDatabases(directories, 3), SCHEMA, one)
+    found = first(keys(ENTRIES))
+    budget = ArrayBudget(one.taken * 5 // 2)
+    views: dict[int, AdaptiveLookup] = {}
+    for number, act in steps:
+        if act == "close":
+            views.pop(number, None)
+        else:
+            if number not in views:
+                views[number] = AdaptiveLookup(PartitionDatabases(directories, 3), SCHEMA, budget)
+            assert found.equals(views[number](keys(ENTRIES)))
+        in_memory = [each for each in views.values() if isinstance(each._find, InMemoryLookup)]
+        assert budget.taken <= budget.limit
+        assert len(in_memory) <= 2
+        assert bool(in_memory) == bool(budget.taken)
+        if act == "look up":
+            assert len(in_memory) == 2 or views[number] in in_memory, "there was room"

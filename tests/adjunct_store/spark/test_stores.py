@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,8 @@ from adjunct_store.spark import AdjunctStore, AdjunctStores, FillSpec, JoinSetti
 from azure_account.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame
 
     from tests.adjunct_store.spark.planes import Planes
@@ -95,3 +99,56 @@ def test_two_streams_do_not_fill_one_store(planes: Planes) -> None:
         AdjunctStores({"a": store, "b": store}, source="changes")
     with pytest.raises(ConfigurationError, match="stream_column: the DataFrame has no column 'topic'"):
         stores(planes).process(rows(planes), 0, "topic")
+
+
+def test_batches_in_any_order_are_applied_once_or_refused(planes: Planes) -> None:
+    """Spark repeats the last batch only: an earlier one comes from an older copy of the checkpoint."""
+    draws, published, content = Random(3), -1, dict[str, int]()
+    job = stores(planes)
+    for number in range(12):
+        batch = max(0, published + draws.choice([-2, -1, 0, 1, 1, 2]))
+        job = draws.choice([job, stores(planes)])
+        rows_of_batch = rows(planes, ("planes", f"{batch}", number, None, number), ("flights", "f", 0, "x", 1))
+        if batch < published:
+            with pytest.raises(ConfigurationError, match=f"batch {batch} comes, and batch {published} was published"):
+                job.process(rows_of_batch, batch)
+        else:
+            job.process(rows_of_batch, batch)
+            if batch > published:
+                content[f"{batch}"] = number
+            published = max(batch, published)
+    assert content == planes.content(content)
+
+
+def test_an_older_copy_of_the_checkpoint_is_refused_and_what_the_error_says_helps(planes: Planes) -> None:
+    folder, checkpoint = planes.folder / "events", planes.folder / "checkpoint"
+    folder.mkdir()
+
+    def run(number: int, where: Path = checkpoint, **more: bool) -> None:
+        (folder / f"{number}.json").write_text(json.dumps({"stream": "planes", "id": f"{number}", "seats": number}))
+        streams = {"planes": AdjunctStore(planes.store, FillSpec(["id"], ["seats"]))}
+        job = AdjunctStores(streams, source="changes", cache_dir=planes.cache, **more)
+        source = planes.spark.readStream.schema("stream string, id string, seats int").json(str(folder))
+
+        def process(rows: DataFrame, batch: int) -> None:
+            job.process(rows, batch)
+
+        writer = source.writeStream.foreachBatch(process)
+        query = writer.option("checkpointLocation", str(where)).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+    run(0)
+    shutil.copytree(checkpoint, planes.folder / "older")
+    for number in (1, 2):
+        run(number)
+    newest = shutil.move(checkpoint, planes.folder / "newest")
+    shutil.copytree(planes.folder / "older", checkpoint)
+    with pytest.raises(PySparkException, match="batch 1 comes, and batch 2 was published.*an older copy"):
+        run(3)
+    assert {f"{number}": number for number in range(3)} == planes.content("0123")
+    shutil.rmtree(checkpoint)
+    shutil.copytree(newest, checkpoint)
+    run(4)
+    assert {f"{number}": number for number in range(5)} == planes.content("01234")
+    run(5, planes.folder / "new", rebuild=True)
+    assert {f"{number}": number for number in range(6)} == planes.content("012345")

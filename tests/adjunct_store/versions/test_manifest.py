@@ -24,7 +24,7 @@ MANIFEST = Manifest(
     versions=(
         Version(9, 4, (A, "", B), (0, -1, 0), 0, 7, 70),
         Version(7, 1, (A, B), (41, 40), 41, 5, 50, VersionState.SERVING, "2026-01-01"),
-        Version(6, 1, (A, A), (39, 40), 40, 5, 50, VersionState.RETIRING),
+        Version(6, 1, (A, A), (39, 40), 40, 5, 50, VersionState.RETIRING, tombstones=3),
     ),
     keep=2,
     pins_expire=60.0,
