@@ -111,7 +111,7 @@ def test_a_left_join_says_which_keys_the_store_has_though_their_values_are_null(
         ({"plane": "tail"}, {}, "on: it maps keys plane; the store has tail"),
         (["tail"], {"names": ["engines"]}, "names: the store has no value column 'engines'; it has seats"),
         (["tail"], {"names": ["seats", "seats"]}, r"names: \['seats', 'seats'\] has a column twice"),
-        (["tail"], {"names": "seats"}, r"names: 'seats' is not a list. Give one, such as \['seats'\]"),
+        (["tail"], {"names": "seats"}, r"names of JoinColumns is 'seats': give a list"),
         (["tail"], {"how": "outer"}, "Argument how: 'outer' is not possible. Give left, inner, semi or anti"),
         (["tail"], {"how": "anti", "names": ["seats"]}, "a join with how='anti' adds none"),
         (["tail"], {"how": "semi", "prefix": "of_"}, "a join with how='semi' adds none"),
