@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as arrow_is
 
 I64 = npt.NDArray[np.int64]
@@ -33,7 +32,9 @@ def plain_array(array: pa.Array) -> pa.Array:
         if arrow_is.is_dictionary(array.type):
             array = array.dictionary_decode()
         elif arrow_is.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
+            from pyarrow.compute import run_end_decode  # noqa: PLC0415 - seldom needed; the planning of reads has no use for it
+
+            array = run_end_decode(array)
         elif isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
         elif arrow_is.is_string_view(array.type) or arrow_is.is_binary_view(array.type):
