@@ -324,7 +324,7 @@ SOURCE = OptionTable(
             "pushFilters",
             boolean(),
             default=False,
-            help="Apply filters before rows are passed to Spark. Read `docs/decisions/0008-filters.md` first.",
+            help="Apply filters before rows are passed to Spark (`docs/internals/decisions/0008-filters.md`).",
             group="Batch reads",
         ),
         Option(

@@ -62,8 +62,8 @@ def emit(
     columns: which of the row's columns are payload, partition, task and event time.
     atomic: the transport makes a batch visible as a whole, as `azureblob` does. Otherwise the rows are shuffled, so
     that one Spark task writes all rows of a task and no watermark overtakes them.
-    by_sink: the azureblob sink adds the watermarks, in a tenth of the time (`docs/BENCHMARKS.md`). Write the result as
-    it is: its columns have the producer in their metadata, and `value` is a struct that only this sink reads.
+    by_sink: the azureblob sink adds the watermarks, in a tenth of the time (`docs/internals/BENCHMARKS.md`). Write the
+    result as it is: its columns have the producer in their metadata, and `value` is a struct that only this sink reads.
     """
     envelope = F.concat(F.lit(USER), column(columns.value).cast("binary"))
     selected = {

@@ -6,7 +6,7 @@
      "condemned":["flights/task-3/files/2a…"], "digest":"…"}
 
 A checkpoint has the form of Samza's `CheckpointV2`; the newest is the first. The record is changed by conditional
-writes only (`docs/decisions/0015-state-backup.md`).
+writes only (`docs/internals/decisions/0015-state-backup.md`).
 """
 
 from __future__ import annotations

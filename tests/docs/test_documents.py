@@ -20,7 +20,7 @@ NAMED_TEST = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
 FILE = re.compile(r"`([\w/.]+\.py)(?:::\w+)?`")
 LOCKED = re.compile(r"^pyspark==(\S+)", re.MULTILINE)
 
-DECISIONS = sorted(ROOT.glob("docs/decisions/*.md"))
+DECISIONS = sorted(ROOT.glob("docs/internals/decisions/*.md"))
 PACKAGES = {
     "0003": "arrow_avro",
     "0006": "arrow_avro",

@@ -11,7 +11,7 @@ ROW = re.compile(r"^\| `([\w/]+)` \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
 
 
 def test_the_table_of_modules_has_every_module_and_no_other() -> None:
-    page = (ROOT / "docs" / "ARCHITECTURE.md").read_text("utf-8")
+    page = (ROOT / "docs" / "internals" / "ARCHITECTURE.md").read_text("utf-8")
     table = page.split("## Every module\n")[1].split("\n## ")[0]
     rows = {folder: re.findall(r"`(\w+)`", names) for folder, names in ROW.findall(table)}
     packages = [face.parent for face in ROOT.glob("*/__init__.py") if face.parent.name not in NO_PRODUCT]
