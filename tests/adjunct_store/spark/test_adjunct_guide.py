@@ -1,4 +1,4 @@
-"""The examples of docs/ADJUNCT_STORES.md, run in their order, and its command line."""
+"""The examples of the guide of adjunct stores, run in the order of its pages, and its command line."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-GUIDE = Path(__file__).parents[3] / "docs" / "ADJUNCT_STORES.md"
-STORES = ("planes", "airports", "fleet", "fleet-by-stream", "airlines", "leased", "prices", "seats", "routes")
+DOCS = Path(__file__).parents[3] / "docs"
+GUIDE = DOCS / "ADJUNCT_STORES.md"
+OPERATIONS = DOCS / "ADJUNCT_STORES_OPERATIONS.md"
+PAGES = (GUIDE, DOCS / "ADJUNCT_STORES_FILLING.md", OPERATIONS)
+STORES = ("planes", "airports", "routes", "fleet", "fleet-by-stream", "airlines", "leased", "prices")
 
 
 @pytest.fixture
@@ -49,7 +52,8 @@ def examples(account: dict[str, str], container_name: str, folder: Path) -> list
         re.sub("^account = .*$", f"account = {account!r}", code, flags=re.MULTILINE)
         .replace('"mycontainer', f'"{container_name}')
         .replace("/mnt/", f"{folder}/")
-        for code in re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+        for page in PAGES
+        for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     ]
 
 
@@ -105,7 +109,7 @@ def test_the_examples_of_the_guide_work(
         outputs.append(capsys.readouterr().out)
         for line in printed(code):
             assert line in outputs[-1].splitlines(), (line, outputs[-1])
-    quick, _which, _changes, stream, _sets, data_sets, _several, _pins, shuffled, _memory, own = outputs
+    quick, _which, own, _changes, stream, _sets, data_sets, _several, shuffled, _memory = outputs
 
     table = re.search(r"(?:    [+|].*\n)+", GUIDE.read_text("utf-8"))
     assert table is not None
@@ -117,7 +121,8 @@ def test_the_examples_of_the_guide_work(
     orders = spark.read.parquet(str(tmp_path / "orders")).collect()
     assert {("tea", 2.5), ("rum", None)} == {(row.article, row.price) for row in orders}
     assert "|   EWR|" in shuffled
-    assert "|   LGA| " in own and "A320" in own
+    assert "|   LGA| " in own
+    assert re.search(r"^\|\s*\d+\|\s*2[5-9]\d\d\|$", own, re.MULTILINE)  # miles of flights to the west coast
 
 
 @pytest.mark.timeout(600)
@@ -131,7 +136,7 @@ def test_the_commands_of_the_guide_print_what_it_shows(
         store_folder(Location(f"{container_name}/x", account).open(), f"stores/{store}", None)
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", account["connectionString"])
     monkeypatch.setenv("COLUMNS", "150")
-    text = GUIDE.read_text("utf-8")
+    text = OPERATIONS.read_text("utf-8")
     (console,) = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     manifest = read_manifest(Location(f"{container_name}/stores/planes", account).open(), "stores/planes")
     assert manifest is not None
@@ -140,6 +145,14 @@ def test_the_commands_of_the_guide_print_what_it_shows(
         result = CliRunner().invoke(app, arguments)
         assert 0 == result.exit_code, result.output
         assert comparable(shown) == comparable(result.stdout), result.stdout
+    for command, expected in {
+        f"ls {container_name}": "stores/planes",
+        f"get {container_name}/stores/airports JF --prefix": "John F Kennedy Intl",
+        f"verify {container_name}/stores/planes --deep": "all checksums match, 3,322 entries in the right places",
+    }.items():
+        result = CliRunner().invoke(app, command.split())
+        assert 0 == result.exit_code, result.output
+        assert expected in result.stdout
 
 
 def comparable(output: str) -> list[str]:
