@@ -75,3 +75,10 @@ def wait_for(condition: Any, query: Any) -> None:
         assert query.isActive, query.exception()
         assert datetime.now(timezone.utc) < deadline, query.lastProgress
         query.awaitTermination(0.1)
+
+
+def streaming(spark: SparkSession, folder: Path, rows: list[tuple[Any, ...]], schema: str) -> DataFrame:
+    """The rows as a streaming frame of one file."""
+    frame = spark.createDataFrame(rows, schema)
+    frame.coalesce(1).write.parquet(str(folder))
+    return spark.readStream.schema(frame.schema).parquet(str(folder))
