@@ -7,15 +7,14 @@
     open_epoch(where, "five")   ConfigurationError: Argument epoch of open_epoch is 'five': give a whole number …
 
 An annotation may be a class, a protocol (the argument has its methods), `Literal`, `Callable`, a mapping, a collection,
-a union of them, or one of the ranges below. A class that the module imports for type checkers only is compared by its
-name. What an annotation cannot say, such as two arguments that contradict each other, the function checks itself.
+a union of them, or one of the ranges below. Its names are resolved at the first call, so the module imports them at run
+time. What an annotation cannot say, such as two arguments that contradict each other, the function checks itself.
 
 Long texts are not shown in errors, as they may be secrets.
 """
 
 from __future__ import annotations
 
-import collections.abc
 import functools
 import inspect
 import math
@@ -139,7 +138,7 @@ def shown(value: object) -> str:
 def _fit(value: Any, hint: Any, *, read: bool) -> Any:
     """The value as the annotation has it. read: texts where numbers belong are read."""
     origin, of = typing.get_origin(hint), typing.get_args(hint)
-    if hint in {Any, object, Ellipsis} or isinstance(hint, TypeVar):
+    if hint in {Any, object} or isinstance(hint, TypeVar):
         return value
     if origin in {typing.Union, types.UnionType}:
         return _fit_one(value, of, read=read)
@@ -149,17 +148,14 @@ def _fit(value: Any, hint: Any, *, read: bool) -> Any:
         words = ", ".join(map(repr, of[:-1]))
         _require(value in of if isinstance(value, str | int) else False, f"{words} or {of[-1]!r}")
         return value
-    if origin is Callable or origin is collections.abc.Callable:
+    if origin is Callable:
         _require(callable(value), "a function")
-        return value
-    if origin is type:
-        _require(isinstance(value, type), "a class")
         return value
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _fit_mapping(value, of, read=read)
     if isinstance(origin, type) and issubclass(origin, Iterable):
         return _fit_items(value, origin, of, read=read)
-    return _fit_class(value, origin or hint, read=read)
+    return _fit_class(value, hint, read=read)
 
 
 def _fit_one(value: Any, hints: Collection[Any], *, read: bool) -> Any:
