@@ -9,7 +9,7 @@
 | nothing, not even its options | reads of a catalog table, `INSERT` | refused: no container is named |
 
 An option that the user sets is passed on, `checkpointLocation` too; a setting of the session is not. `saveAsTable` and
-`toTable` pass the options of the writer only: with a path among them they cannot be told from `save`. A view made by
+`toTable` pass the options of the writer only: with a path they look like `save`. A view made by
 `CREATE TEMPORARY VIEW … USING` passes all of its options, also on `INSERT INTO`.
 `tests/spark/usual/test_given_options.py` records all of this.
 """

@@ -114,8 +114,8 @@ def _line(azurite: Azurite, partitions: int, rounds: int, copies: int) -> dict[s
         rows = spread(flights(), partitions)
         for copy in range(copies):
             pq.write_table(rows, Path(folder) / f"flights-{copy}.parquet")
-        told = [_child(azurite, folder, f"memory-{partitions}-{turn}") for turn in range(rounds)]
-    worst = max(told, key=lambda each: each["peak"])
+        measured = [_child(azurite, folder, f"memory-{partitions}-{turn}") for turn in range(rounds)]
+    worst = max(measured, key=lambda each: each["peak"])
     limit = LIMITS_MIB[partitions]
     return {
         "partitions": partitions,
@@ -130,12 +130,12 @@ def _child(azurite: Azurite, folder: str, container: str) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.memory", folder, container]
     environment = {**os.environ, _CONNECTION: azurite.connection_string}
     answer = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    told: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
-    return told
+    measured: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
+    return measured
 
 
 def main(folder: str, container: str) -> None:
-    """The measured Spark, with one core: write the rows of a folder by one task, then tell the figures as JSON."""
+    """The measured Spark, with one core: write the rows of a folder by one task, then print the figures as JSON."""
     spark = local_spark("memory of a task", cores=1)
     rows = spark.read.parquet(folder).coalesce(1)
     sink = {"connectionString": os.environ[_CONNECTION], "partitionColumn": PARTITION}

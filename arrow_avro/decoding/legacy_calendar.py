@@ -1,11 +1,10 @@
 """Dates and timestamps of Spark's legacy calendar, which is the Julian one before 1582-10-15. Pure.
 
-Spark wrote files by it until 2.4, and later with `datetimeRebaseModeInWrite=LEGACY`; the header says so. Hive writes by
-it unless it is told otherwise, in UTC, and says so by a key of its own. A day becomes
-the day that has the same year, month and number in the Gregorian calendar, which all others count by, and 29 February
-the first of March where that has none. A timestamp becomes the one with the same date and time of day in the session's
-time zone. Java had other offsets before 1900 than time zones have now, so of zones without a fixed offset those
-timestamps are refused.
+Spark wrote files by it until 2.4, and later with `datetimeRebaseModeInWrite=LEGACY`; the header says so. Hive writes
+by it by default, in UTC, and says so by a key of its own. A day becomes the day that has the same year, month and
+number in the Gregorian calendar, which all others count by, and 29 February the first of March where that has none. A
+timestamp becomes the one with the same date and time of day in the session's time zone. Java had other offsets before
+1900 than time zones have now, so of zones without a fixed offset those timestamps are refused.
 """
 
 from __future__ import annotations

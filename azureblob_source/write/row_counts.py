@@ -1,6 +1,7 @@
 """How many rows a task has after each of its steps. Pure.
 
-No step is trusted with the count: what a batch has inside may be too few to tell, as with structs without fields.
+Each step is counted by itself: the contents of a batch do not always show its number of rows, as when its structs have
+no fields.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class StreamGate:
         for each in known:
             try:
                 text = log.schema_text(each)
-            except NotFoundError:  # deleted by hand with the stream: whoever writes rows of it puts it again
+            except NotFoundError:  # deleted by hand: the next writer of such rows stores it again
                 continue
             there.append(header_schema(text, blob=schema_name(stream, each)))
         refused = refusal(there, written, fixed=self.plan.fixed_schema) if there else None

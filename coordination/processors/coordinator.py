@@ -211,9 +211,9 @@ class JobCoordinator:
             self._end(_cause(error), STOP_SECONDS)
 
     def _end(self, error: Exception | None, within: float) -> None:
-        """Tell the listener why the coordinator has ended. What it raises is logged; nobody waits for it for ever."""
+        """Call the listener's last method, for at most `within` seconds. What it raises is logged."""
 
-        def tell() -> None:
+        def notify() -> None:
             try:
                 if error is None:
                     self._listener.on_coordinator_stop()
@@ -222,7 +222,7 @@ class JobCoordinator:
             except Exception:
                 logger.exception("the listener raised at the end")
 
-        self._call(tell, within)
+        self._call(notify, within)
         self._ended.set()
 
     def _call(self, act: Callable[[], None], within: float = _QUICK_SECONDS) -> None:
