@@ -24,12 +24,12 @@ from azure.core.exceptions import (
 )
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 from azure_account.options.authentication import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
 from azure_account.retrying.policy import RETRYABLE_STATUS, retry_after_seconds
 from azure_account.sdk.attempt_limit import AttemptTimeoutError, attempt_limit, was_answered
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ def one_attempt(context: RequestContext, limit: float | None) -> Iterator[None]:
         raise
     except AzureError as error:
         raise failure_of(error, context) from None
-    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
         if not was_answered():
             raise
         lines = str(error).splitlines() or [type(error).__name__]

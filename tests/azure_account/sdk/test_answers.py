@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from azure_account.account import IF_ABSENT, BlobAttributes, BlobContent, Entity
@@ -118,6 +118,7 @@ def test_an_answer_is_read_or_as_good_as_lost_whatever_its_headers_are(server: S
 
     @settings(max_examples=150, suppress_health_check=list(HealthCheck), deadline=None)
     @given(st.sampled_from(sorted(asked)), st.sampled_from(sorted(SENT)), MALFORMED)
+    @example("insert", "Content-Type", "0")  # the SDK's table client fails over such an answer by an AttributeError
     def check(request: str, header: str, value: str | None) -> None:
         server.changed = {header: value}
         try:
