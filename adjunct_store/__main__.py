@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from azure_account.cli.program import run_program
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What fills and readers of stores count and measure (`azure_account.meters`).
+"""What fills and readers of stores count and measure (`foundation.meters`).
 
 Every value has the attribute `store`: `container/store`. A fill counts in the driver; look-ups and fetches are counted
 in the process that does them, which with Spark are the Python workers.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.meters import Meters, Metrics, Table
+from foundation.clock import SYSTEM_CLOCK
+from foundation.meters import Meters, Metrics, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,10 +17,10 @@ from adjunct_store.forms.contents import contents
 from adjunct_store.host.cache import HostCache
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.location import Location
-from azure_account.parallel import concurrent_map
-from azure_account.report import ProgressCallbacks
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.parallel import concurrent_map
+from foundation.report import ProgressCallbacks
 from state_backup import VerificationResult as VerifiedCheckpoint
 from state_backup import verify as verify_state
 

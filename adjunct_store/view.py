@@ -25,7 +25,7 @@ from adjunct_store.forms.disk import RocksDbLookup
 from adjunct_store.forms.memory import InMemoryLookup
 from adjunct_store.forms.partitions import PartitionDatabases
 from adjunct_store.host.directories import KnownDirectories
-from azure_account.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

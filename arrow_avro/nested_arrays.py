@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types as arrow_is
 
 from arrow_avro.arrow_values import list_offsets, validity
-from azure_account.errors import RowCountError, describe
+from foundation.errors import RowCountError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

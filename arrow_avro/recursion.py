@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from arrow_avro.limits import MAX_DEPTH, RECURSIVE_FIELD_MAX_DEPTH
 from arrow_avro.schema_parser import MAX_TYPES
 from arrow_avro.types import AvroType, walk
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

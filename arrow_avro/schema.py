@@ -32,7 +32,7 @@ from arrow_avro.types import (
     AvroType,
     arrow_field,
 )
-from azure_account.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError, describe
 
 _ONLY_COLUMN = "value"
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, is_variant, to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, NullType, StructField, StructType
 
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,10 +1,9 @@
-"""One Azure storage account: its blobs and tables, credentials, retries and errors, and an in-memory account for tests.
+"""One Azure storage account: its blobs and tables, credentials and retries, and an in-memory account for tests.
 
 `open_account(options)` returns a `StorageAccount`. `azure_account.memory` has one in memory, whose requests fail
 by a script if wanted. The Azure SDK is imported by `connect`, not before.
 
     account      the port: containers, tables, outcomes
-    errors       the error tree
     address      container and path of a URL or of `container/path`
     names        what Azure accepts as a name
     options/     options and environment become typed settings
@@ -39,7 +38,10 @@ from azure_account.account import (
     Unknown,
 )
 from azure_account.connect import connect, open_account
-from azure_account.errors import (
+from azure_account.location import Location
+from azure_account.options.account_options import ACCOUNT_OPTIONS
+from azure_account.options.settings import AccountSettings, account_settings
+from foundation.errors import (
     AzureBlobError,
     ConfigurationError,
     ConflictError,
@@ -48,9 +50,6 @@ from azure_account.errors import (
     NotFoundError,
     TransientError,
 )
-from azure_account.location import Location
-from azure_account.options.account_options import ACCOUNT_OPTIONS
-from azure_account.options.settings import AccountSettings, account_settings
 
 __all__ = [
     "ACCOUNT_OPTIONS",

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from azure_account.errors import ConfigurationError
 from azure_account.names import MAX_NAME
+from foundation.errors import ConfigurationError
 
 _HADOOP_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-f]*:[0-9a-f:.]*")

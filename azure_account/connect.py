@@ -7,11 +7,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from azure_account.account import StorageAccount
-from azure_account.arguments import Options, checked
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings
 from azure_account.retrying.account import RetryingAccount
 from azure_account.retrying.retry_loop import RetryLoop
+from foundation.arguments import Options, checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from azure_account.account import BlobContainer, StorageAccount
 from azure_account.address import Address, parse_address
-from azure_account.arguments import Options, checked
 from azure_account.connect import connect
-from azure_account.errors import ConfigurationError
 from azure_account.names import check_container
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings
 from azure_account.preparation import create_if_absent
+from foundation.arguments import Options, checked
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

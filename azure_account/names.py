@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from azure_account.account import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

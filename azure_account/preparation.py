@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, NotFoundError, describe
+from foundation.errors import ConfigurationError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer

@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from azure_account.account import Conflict, Done, Missing, Unknown
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.errors import AzureBlobError
+    from foundation.errors import AzureBlobError
 
 ATTEMPTS = 5
 

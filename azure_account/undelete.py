@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from azure_account.account import Done
-from azure_account.errors import AzureBlobError, ConfigurationError
-from azure_account.parallel import concurrent_map
+from foundation.errors import AzureBlobError, ConfigurationError
+from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from azure_account.address import Address, parse_address
-from azure_account.errors import ConfigurationError
 from azure_account.names import check_container
 from azureblob_source.log.naming import check_stream
 from azureblob_source.spark_options import NO_TABLE
+from foundation.errors import ConfigurationError
 
 
 def stream_address(path: str | None, container: str | None, stream: str | None) -> Address:

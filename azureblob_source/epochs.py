@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 
 from azure_account import connect
-from azure_account.arguments import Epoch, checked
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError
 from azure_account.location import Location
 from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
@@ -15,6 +12,9 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.sink import prepare
+from foundation.arguments import Epoch, checked
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError
 
 
 @checked

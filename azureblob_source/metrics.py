@@ -2,7 +2,7 @@
 
 Names and groups are those of the Samza proposal: `aggregate` (everything), `system` (one container) and `source` (one
 task of one query). Something is counted after it has happened. Without an OpenTelemetry SDK in the process counting
-does nothing (`azure_account.meters`); the log entries have the same counts.
+does nothing (`foundation.meters`); the log entries have the same counts.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from azure_account.meters import Meters, Table
+from foundation.meters import Meters, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from azure_account.account import BlobContainer
-    from azure_account.errors import CorruptError
     from azureblob_source.log.entry import BlobEntry
+    from foundation.errors import CorruptError
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from azure_account.arguments import Epoch, Name, Range, checked
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError
 from azure_account.location import Location
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import check_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
+from foundation.arguments import Epoch, Name, Range, checked
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError
 
 
 @checked

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError
 from azure_account.options.option_table import Option, OptionTable, text
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

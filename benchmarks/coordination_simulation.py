@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from greenlet import getcurrent, greenlet
 
-from azure_account.errors import AzureBlobError, ConfigurationError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from azure_account.service import Failure
@@ -31,6 +30,7 @@ from coordination.processors.listener_calls import ListenerError
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, STOP_SECONDS, CoordinatorTiming, LeaseTiming
+from foundation.errors import AzureBlobError, ConfigurationError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -4,7 +4,7 @@
     ├── BadEnvelopeError     bytes that are no envelope, or control data that cannot be read: reject this message
     └── ContradictionError   a message contradicts earlier ones of its generation: correct the producer
 
-The package depends on no other, so its errors are `ValueError`s outside the tree of `azure_account.errors`.
+The package depends on no other, so its errors are `ValueError`s outside the tree of `foundation.errors`.
 """
 
 from __future__ import annotations

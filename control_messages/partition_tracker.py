@@ -24,10 +24,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
 
-from azure_account.arguments import Count, Range, checked
 from control_messages.announcements import Announcement, TrackerUpdate
 from control_messages.errors import ContradictionError, listed
 from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, EndOfStream, Watermark
+from foundation.arguments import Count, Range, checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

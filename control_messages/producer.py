@@ -17,8 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as arrow_is
 
-from azure_account.arguments import Range, checked
-from azure_account.errors import ConfigurationError
 from control_messages.arrow_memory import I64, MOST_BYTES, binary_array, integer_array, integers, validity
 from control_messages.envelopes import wrap
 from control_messages.errors import ControlMessageError, listed
@@ -33,6 +31,8 @@ from control_messages.messages import (
     is_text,
     json_object,
 )
+from foundation.arguments import Range, checked
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Entity, Missing, Unknown
-from azure_account.arguments import Epoch, checked
-from azure_account.errors import ConfigurationError, CorruptError, FencedError, TransientError, describe
 from azure_account.readback import request_and_read_back
 from coordination.names import checkpoint_key
+from foundation.arguments import Epoch, checked
+from foundation.errors import ConfigurationError, CorruptError, FencedError, TransientError, describe
 
 if TYPE_CHECKING:
     from azure_account.account import Table
-    from azure_account.errors import AzureBlobError
     from azure_account.readback import Doubtful
+    from foundation.errors import AzureBlobError
 
 _PARTITION = "task"
 _PROPERTY_CHARACTERS = 30_000

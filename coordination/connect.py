@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account.account import StorageAccount
-from azure_account.arguments import Options, Seconds, checked
 from azure_account.connect import connect, settings_of
 from azure_account.options.settings import Timeouts
 from azure_account.retrying.policy import RetryPolicy
+from foundation.arguments import Options, Seconds, checked
 
 if TYPE_CHECKING:
     from azure_account.location import Location

@@ -1,11 +1,11 @@
-"""What processors and leaders count and measure (`azure_account.meters`).
+"""What processors and leaders count and measure (`foundation.meters`).
 
 Every value has the attributes `job` and `processor`: the name that was given, without the unique ending of an id.
 """
 
 from __future__ import annotations
 
-from azure_account.meters import Meters, Metrics, Table
+from foundation.meters import Meters, Metrics, Table
 
 COUNTERS: Table = {
     "termsBegun": ("{term}", "terms that the process has begun as the leader"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from azure_account.arguments import Range, Seconds, Wait, checked
-from azure_account.errors import ConfigurationError
 from azure_account.names import LEASE_SECONDS
+from foundation.arguments import Range, Seconds, Wait, checked
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from typing_extensions import Self

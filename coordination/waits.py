@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from azure_account.connect import open_account
 from azure_account.location import Location
-from azure_account.report import ProgressCallbacks
+from foundation.report import ProgressCallbacks
 from state_backup.backup.arguments import MayBeEmpty
 from state_backup.backup.keeping import LEAST_KEPT, set_keep
 from state_backup.backup.rocksdb import rocksdb_checkpoint

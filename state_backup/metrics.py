@@ -1,4 +1,4 @@
-"""What backups, restores and sweeps count and measure (`azure_account.meters`).
+"""What backups, restores and sweeps count and measure (`foundation.meters`).
 
 Something is counted once, however often a request for it was repeated. Every value has the attribute `state`, its place
 in the container; values of one store have `store` too. The names are those of Samza's metrics where it has them.
@@ -6,7 +6,7 @@ in the container; values of one store have `store` too. The names are those of S
 
 from __future__ import annotations
 
-from azure_account.meters import Meters, Metrics, Table
+from foundation.meters import Meters, Metrics, Table
 
 COUNTERS: Table = {
     "filesUploaded": ("{file}", "files of a store that a backup has uploaded, whether it was committed or not"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from azure_account.meters import Meters
+    from foundation.meters import Meters
 
 
 class Exported:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from azure_account.clock import ManualClock
+from foundation.clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

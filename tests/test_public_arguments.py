@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from azure_account import AzureBlobError, ConfigurationError, Location
-from azure_account.arguments import NotBlank, OptionTexts
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request, T
+from foundation.arguments import NotBlank, OptionTexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -25,6 +25,7 @@ PACKAGES = (
     "azureblob_source",
     "control_messages",
     "coordination",
+    "foundation",
     "pyspark_azureblob",
     "state_backup",
 )

@@ -25,7 +25,7 @@ from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import transfer
 from azure_account.cli.shell import shell_of
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import MANIFEST, StoreNames
 from adjunct_store.view import View, open_view
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
-from azure_account.parallel import concurrent_map
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

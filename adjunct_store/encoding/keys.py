@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from adjunct_store.encoding.arrays import constant
 from adjunct_store.encoding.schema import key_type_name
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from arrow_avro import SYNC_SIZE, AvroBlock, FileHeader, ReadLimits, RowEncoder, decode_blocks
-from azure_account.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema

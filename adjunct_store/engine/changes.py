@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from adjunct_store.encoding.keys import decode_keys, encode_keys, readable_key
 from adjunct_store.encoding.values import encode_values
 from adjunct_store.engine.entry import Changes, are_values, data_keys, orders_of, records
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

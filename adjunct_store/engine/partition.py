@@ -15,7 +15,7 @@ from adjunct_store.engine.changes import ApplyResult, effective, encoded, last_c
 from adjunct_store.engine.entry import POSITION_KEY, VALUE, PartitionProgress
 from adjunct_store.engine.rocks import Database, IngestExternalFileOptions, SstFileWriter, options, storage_errors
 from adjunct_store.engine.sorting import RUN_BYTES, in_order
-from azure_account.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK
 from state_backup import rocksdb_checkpoint
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from azure_account.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError, describe
 
 try:
     from rocksdict import (

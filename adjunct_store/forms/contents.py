@@ -14,7 +14,7 @@ from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import DATA, DELETED, VALUE, values_in
 from adjunct_store.forms.partitions import PartitionDatabases
 from adjunct_store.host.directories import KnownDirectories
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

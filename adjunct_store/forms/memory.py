@@ -15,7 +15,7 @@ from adjunct_store.engine.entry import DATA, values_in
 from adjunct_store.forms.key_index import KeyIndex
 from adjunct_store.forms.limit import ByteBudget, growth, row_bytes
 from arrow_avro import stored_values
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema

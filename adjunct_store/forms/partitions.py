@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from adjunct_store.engine.entry import AFTER_DATA, DATA, POSITION_KEY, PartitionProgress
 from adjunct_store.engine.rocks import Database, RawBytes
 from adjunct_store.host.directories import KeyCounts
-from azure_account.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -20,11 +20,11 @@ from adjunct_store.host.folders import store_folder
 from adjunct_store.host.verified import forget_verified, note_verified, verified_files
 from adjunct_store.metrics import StoreMetrics
 from adjunct_store.versions.names import StoreNames
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.disk_advice import TOO_MANY_OPEN
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
-from azure_account.host_locks import LOCK_TIMEOUT, exclusive, try_shared
 from azure_account.location import Location
+from foundation.clock import SYSTEM_CLOCK
+from foundation.disk_advice import TOO_MANY_OPEN
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
+from foundation.host_locks import LOCK_TIMEOUT, exclusive, try_shared
 from state_backup import LinkSources, RestoreSettings, materialise
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from adjunct_store.host.folders import PartitionFolder
     from azure_account.account import BlobContainer
-    from azure_account.clock import Clock
-    from azure_account.host_locks import Lock
+    from foundation.clock import Clock
+    from foundation.host_locks import Lock
 
 logger = logging.getLogger(__name__)
 

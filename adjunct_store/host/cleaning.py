@@ -15,8 +15,8 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from adjunct_store.host.folders import LOCK, VERIFIED, WORK, store_folders
-from azure_account.errors import ConfigurationError, CorruptError
-from azure_account.host_locks import try_directory, try_exclusive
+from foundation.errors import ConfigurationError, CorruptError
+from foundation.host_locks import try_directory, try_exclusive
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
 

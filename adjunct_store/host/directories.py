@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from azure_account.errors import ConfigurationError, CorruptError, describe
-from azure_account.parallel import concurrent_map
+from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

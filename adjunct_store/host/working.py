@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from adjunct_store.host.cleaning import clean_work
 from adjunct_store.host.folders import LOCK
-from azure_account.clock import SYSTEM_CLOCK
 from azure_account.documents.form import sealed, unsealed
-from azure_account.errors import ConfigurationError, CorruptError, describe
-from azure_account.host_locks import LOCK_TIMEOUT, exclusive
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.host_locks import LOCK_TIMEOUT, exclusive
 from state_backup import ChecksumCache
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import durable, place
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from adjunct_store.host.folders import StoreFolder
-    from azure_account.clock import Clock
-    from azure_account.host_locks import Lock
+    from foundation.clock import Clock
+    from foundation.host_locks import Lock
 
 _DIRECTORY, _MARKER, _NEW_MARKER = "store", "at", "at.new"
 

@@ -18,9 +18,9 @@ from adjunct_store.spark.reading.task_reader import QUERY
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.opening import BY_QUERY, FillRequirements
-from azure_account.arguments import Count, Name, Natural, checked
-from azure_account.errors import ConfigurationError
 from azure_account.location import Location
+from foundation.arguments import Count, Name, Natural, checked
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from adjunct_store.spark.filling.fill import FillResult

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from adjunct_store.versions.pin import counts, from_json
 from azure_account.account import Condition, Done, Missing
-from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
-from azure_account.parallel import act_on_each, concurrent_map
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
+from foundation.parallel import act_on_each, concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Manifest
     from adjunct_store.versions.names import StoreNames
     from azure_account.account import BlobContainer, BlobProperties
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 logger = logging.getLogger(__name__)
 

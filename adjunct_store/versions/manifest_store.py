@@ -24,8 +24,8 @@ from adjunct_store.versions.manifest import Manifest, VersionState, VisibleFrom
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.opening import FillStorage, find_opening, manifest_documents
 from adjunct_store.versions.recovery import StoreDefinition
-from azure_account.clock import SYSTEM_CLOCK, utc
-from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, describe
+from foundation.clock import SYSTEM_CLOCK, utc
+from foundation.errors import AzureBlobError, ConfigurationError, FencedError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from adjunct_store.versions.opening import FillRequirements, TakeoverPlan
     from adjunct_store.versions.transitions import Publication
     from azure_account.account import BlobContainer
-    from azure_account.clock import Clock
     from azure_account.documents.document import Stored
     from azure_account.documents.owner import DocumentOwner
     from azure_account.location import Location
+    from foundation.clock import Clock
 
 logger = logging.getLogger(__name__)
 

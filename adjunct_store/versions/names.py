@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from azure_account.errors import ConfigurationError
 from azure_account.names import check_blob
+from foundation.errors import ConfigurationError
 from state_backup.record.names import StateNames
 
 MANIFEST = "store.json"

@@ -17,14 +17,14 @@ from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.recovery import StoreDefinition, difference, may_continue
 from azure_account.documents.document import DocumentBlob, Stored
 from azure_account.documents.owner import OwnedDocumentBlob
-from azure_account.errors import ConfigurationError, ConflictError, FencedError, describe
+from foundation.errors import ConfigurationError, ConflictError, FencedError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adjunct_store.versions.manifest import Generation, Version
     from azure_account.account import BlobContainer
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 
 BY_QUERY = " by query "

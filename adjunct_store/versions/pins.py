@@ -40,7 +40,7 @@ from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pin import SHARED, Pin, PinAction, next_step
 from azure_account.account import Condition
 from azure_account.documents.document import DocumentBlob
-from azure_account.errors import AzureBlobError, NotFoundError, TransientError, describe
+from foundation.errors import AzureBlobError, NotFoundError, TransientError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -42,7 +42,7 @@ from arrow_avro.decoding.scan import BodySlice, ScanResult
 from arrow_avro.decoding.scanners import scanner_class
 from arrow_avro.limits import BATCH_BYTES, batch_too_large
 from arrow_avro.types import PRIMITIVE_TYPES
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from arrow_avro.decoding.plan import DamagedValueError
 from arrow_avro.decoding.scan import BodySlice
 from arrow_avro.limits import BeyondLimitError, batch_too_large
 from arrow_avro.nested_arrays import batch_of
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -40,7 +40,7 @@ from arrow_avro.limits import (
 )
 from arrow_avro.schema import AvroSchema, arrow_schema, header_schema
 from arrow_avro.types import has_no_bytes
-from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, describe
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -13,7 +13,7 @@ from arrow_avro.decoding.plan import DamagedValueError, Record, UnrepresentableV
 from arrow_avro.decoding.scan import BodySlice
 from arrow_avro.decoding.scanners import Scanner, scanner_class
 from arrow_avro.limits import BeyondLimitError
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,7 +28,7 @@ from arrow_avro.decoding.layout import Assumption
 from arrow_avro.decoding.program import compiled
 from arrow_avro.decoding.scan import CUT, IMPOSSIBLE, TOO_LONG, ScanResult, check_ends, outside, too_deep, unreadable
 from arrow_avro.limits import batch_too_large
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

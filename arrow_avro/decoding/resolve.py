@@ -24,7 +24,7 @@ from arrow_avro.decoding.plan import PLAIN_RULES, Plan, UnrepresentableValueErro
 from arrow_avro.defaults import default_datum, is_valid_default
 from arrow_avro.recursion import contains_itself, records_by_name
 from arrow_avro.types import AvroField, AvroType, arrow_type, may_be_null, time_kind, value_branches
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arrow_avro.limits import BeyondLimitError
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

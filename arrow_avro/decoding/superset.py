@@ -22,7 +22,7 @@ from arrow_avro.types import (
     time_kind,
     value_branches,
 )
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -23,7 +23,7 @@ from arrow_avro.encoding.column_encoder import UnwritableValueError
 from arrow_avro.encoding.nested import RecordEncoder, encode_rows
 from arrow_avro.encoding.pieces import EncodedRows
 from arrow_avro.schema import AvroSchema, check_writable
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from arrow_avro.encoding.row_by_row import RowByRowEncoder

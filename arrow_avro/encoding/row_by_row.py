@@ -16,7 +16,7 @@ from pyarrow import types as arrow_is
 
 from arrow_avro.compatibility import is_compatible, member_branches
 from arrow_avro.encoding.pieces import EncodedRows
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from arrow_avro.schema import AvroSchema

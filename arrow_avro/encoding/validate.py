@@ -15,7 +15,7 @@ from arrow_avro.arrow_values import are_utf8
 from arrow_avro.encoding.assembly import assemble
 from arrow_avro.encoding.pieces import EncodedRows, Spans
 from arrow_avro.types import has_no_bytes, walk
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from arrow_avro.arrow_values import I64, Bytes

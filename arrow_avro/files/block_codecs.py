@@ -22,7 +22,7 @@ from arrow_avro.files.decompression import (
     zstandard_steps,
 )
 from arrow_avro.limits import BLOCK_BYTES, block_too_large
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

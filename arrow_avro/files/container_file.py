@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 from arrow_avro.limits import BLOCK_BYTES, block_too_large
 from arrow_avro.varint import encode
-from azure_account.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

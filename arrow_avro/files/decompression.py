@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from arrow_avro.files.container_file import raise_corrupt
 from arrow_avro.limits import block_too_large
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from arrow_avro.files.container_file import SYNC_SIZE, after_sync, blocks, is_block
 from arrow_avro.limits import BLOCK_BYTES
-from azure_account.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

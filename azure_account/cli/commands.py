@@ -15,11 +15,11 @@ from typer.core import TyperGroup
 
 from azure_account.address import parse_address
 from azure_account.cli.console import PlainConsole
-from azure_account.errors import AzureBlobError
 from azure_account.location import Location
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.option_table import seconds
 from azure_account.options.settings import account_settings
+from foundation.errors import AzureBlobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

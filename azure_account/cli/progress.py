@@ -17,7 +17,7 @@ from rich.progress import (
 )
 
 from azure_account.cli.texts import plural, size_text
-from azure_account.report import ProgressCallbacks
+from foundation.report import ProgressCallbacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,8 +9,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from azure_account.cli.console import PlainConsole
-from azure_account.clock import SYSTEM_CLOCK, Clock
 from azure_account.connect import connect
+from foundation.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

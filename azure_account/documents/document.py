@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from azure_account.account import IF_ABSENT, NO_ATTRIBUTES, BlobAttributes, Condition, Conflict, Done, Unknown
-from azure_account.errors import CorruptError, NotFoundError, TransientError, describe
 from azure_account.readback import request_and_read_back
+from foundation.errors import CorruptError, NotFoundError, TransientError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobContainer
-    from azure_account.errors import AzureBlobError
     from azure_account.readback import Doubtful
+    from foundation.errors import AzureBlobError
 
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, describe
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

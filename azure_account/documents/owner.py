@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from azure_account.documents.form import readable
-from azure_account.errors import ConflictError, FencedError, TransientError, describe
 from azure_account.undelete import undelete
+from foundation.errors import ConflictError, FencedError, TransientError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from azure_account.retrying.policy import RetryPolicy
 from azure_account.retrying.retry_loop import Intercept, RetryLoop
 
 if TYPE_CHECKING:
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 
 class MemoryAccount(RetryingAccount):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from azure_account.service import Absent
 
 if TYPE_CHECKING:
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from azure_account.errors import AzureBlobError, ConfigurationError
 from azure_account.retrying.retry_loop import Intercept, Request
 from azure_account.service import Ambiguous, Failure, Throttled, Unreached
+from foundation.errors import AzureBlobError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

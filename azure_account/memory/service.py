@@ -14,13 +14,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from azure_account.account import NO_ATTRIBUTES, STAGED_SECONDS, BlobAttributes, BlobContent, BlobProperties
-from azure_account.clock import Clock, ManualClock
-from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.memory import leases
 from azure_account.memory.deleted import DeletedBlobs
 from azure_account.memory.tables import MemoryTables
 from azure_account.names import MAX_STAGED_BLOCKS
 from azure_account.service import Absent, ConditionFailed, Page
+from foundation.clock import Clock, ManualClock
+from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

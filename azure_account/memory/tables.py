@@ -6,14 +6,14 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from azure_account.errors import NotFoundError
 from azure_account.service import Absent, ConditionFailed, Page
+from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import Entity
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 # The most that one answer of Azure has.
 PAGE_ENTITIES = 1000

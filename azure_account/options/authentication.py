@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
-from azure_account.errors import ConfigurationError
 from azure_account.options.connection_string import ConnectionString, parse_connection_string
 from azure_account.options.secret import Secret
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

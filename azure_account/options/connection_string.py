@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from azure_account.errors import ConfigurationError
 from azure_account.options.secret import Secret
+from foundation.errors import ConfigurationError
 
 # The account of the storage emulator. Its name and key are public and the same everywhere.
 EMULATOR_ACCOUNT = "devstoreaccount1"

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from azure_account.errors import ConfigurationError
 from azure_account.options.authentication import TokenAuth, given_credential
 from azure_account.retrying.policy import RetryPolicy
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

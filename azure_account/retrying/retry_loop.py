@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from azure_account.account import Conflict, Done, Missing, Unknown
-from azure_account.clock import SYSTEM_CLOCK, Clock
-from azure_account.errors import ConflictError, NotFoundError, TransientError, describe
 from azure_account.retrying.policy import RetryPolicy
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
+from foundation.clock import SYSTEM_CLOCK, Clock
+from foundation.errors import ConflictError, NotFoundError, TransientError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from azure_account.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     import socket

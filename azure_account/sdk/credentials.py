@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 
-from azure_account.errors import ConfigurationError
 from azure_account.options.authentication import (
     Anonymous,
     AzureCli,
@@ -19,6 +18,7 @@ from azure_account.options.authentication import (
     SharedKey,
     WorkloadIdentity,
 )
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

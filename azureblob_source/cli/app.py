@@ -28,7 +28,6 @@ from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural, time_text
-from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azure_account.options.settings import account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.cli import as_text as text
@@ -52,6 +51,7 @@ from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import check_retention, plan_vacuum, vacuum
 from azureblob_source.options import TABLE
+from foundation.errors import ConfigurationError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from azure_account.account import BlobAttributes
 from azure_account.documents.document import DocumentBlob
 from azure_account.documents.form import check_version, damaged
-from azure_account.errors import ConfigurationError, ConflictError, describe
 from azureblob_source.log.naming import boundary_name
+from foundation.errors import ConfigurationError, ConflictError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -42,7 +42,6 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry, remembered
 from azureblob_source.log.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
 from azureblob_source.log.live import live_blobs
@@ -51,6 +50,7 @@ from azureblob_source.log.publish import Obstacle, Unpublishable
 from azureblob_source.log.roll_forward import NotPublished, publish_committed, publish_earlier, publish_in_effect
 from azureblob_source.log.status import Replaced, read_or_gone
 from azureblob_source.log.void import voided_batch_error
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog

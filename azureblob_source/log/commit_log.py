@@ -21,8 +21,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import (
+from azure_account.readback import ATTEMPTS, request_and_read_back
+from azureblob_source.log.boundary import read_boundary
+from azureblob_source.log.entry import LogEntry, from_json, to_json
+from azureblob_source.log.folder import check_no_files
+from azureblob_source.log.naming import log_name, log_prefix, log_version, schema_name
+from azureblob_source.log.stream_notes import LogFacts, StreamNotes
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import (
     AzureBlobError,
     ConfigurationError,
     ConflictError,
@@ -30,19 +36,13 @@ from azure_account.errors import (
     TransientError,
     describe,
 )
-from azure_account.parallel import concurrent_map
-from azure_account.readback import ATTEMPTS, request_and_read_back
-from azureblob_source.log.boundary import read_boundary
-from azureblob_source.log.entry import LogEntry, from_json, to_json
-from azureblob_source.log.folder import check_no_files
-from azureblob_source.log.naming import log_name, log_prefix, log_version, schema_name
-from azureblob_source.log.stream_notes import LogFacts, StreamNotes
+from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
-    from azure_account.clock import Clock
     from azure_account.readback import Doubtful
     from azureblob_source.log.boundary import Boundary
+    from foundation.clock import Clock
 
 logger = logging.getLogger(__name__)
 

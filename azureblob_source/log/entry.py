@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from azure_account.account import NO_ATTRIBUTES, BlobAttributes
 from azure_account.documents.form import check_version, damaged
-from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.log.naming import block_id, is_batch_log, log_stream, may_be_data
+from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

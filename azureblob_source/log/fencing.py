@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from azure_account.errors import FencedError, describe
+from foundation.errors import FencedError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, describe
 from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.naming import log_stream
+from foundation.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

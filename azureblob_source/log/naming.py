@@ -15,8 +15,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError
 from azure_account.names import MAX_NAME
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

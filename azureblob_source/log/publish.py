@@ -18,11 +18,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
-from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
-from azure_account.parallel import Item, Result, concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.log.naming import attempt_of_blocks, probe_name
+from foundation.errors import ConfigurationError, ConflictError, TransientError, describe
+from foundation.parallel import Item, Result, concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

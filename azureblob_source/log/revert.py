@@ -16,12 +16,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, ConflictError, describe
 from azureblob_source.log.entry import VOIDED, LogEntry, Transaction, remembered
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.roll_forward import publish_earlier
+from foundation.errors import ConfigurationError, ConflictError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

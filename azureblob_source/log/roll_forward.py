@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import NotFoundError
 from azureblob_source.log.entry import AnyEntry, GoneEntry
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.status import Published, Replaced, Status, Unpublished, status_of
 from azureblob_source.log.void import ToVoid, check_may_void, void
+from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from azure_account.errors import NotFoundError
 from azureblob_source.log.entry import VOIDED, AnyEntry, GoneEntry, LogEntry, Transaction, remembered
 from azureblob_source.log.live import entries_in_effect
+from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from azure_account.account import STAGED_SECONDS
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Obstacle, Publisher, Unpublishable
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.status import Published, Unpublished, status_of
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

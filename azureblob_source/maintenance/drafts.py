@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from azure_account.clock import utc
 from azureblob_source.log.entry import Draft
+from foundation.clock import utc
 
 if TYPE_CHECKING:
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 
 def new_draft(clock: Clock, epoch: int | None) -> Draft:

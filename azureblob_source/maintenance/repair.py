@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from azure_account.account import Condition, Done
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import DISCARDED, attempt_of
 from azureblob_source.log.folder import strangers
@@ -26,6 +25,7 @@ from azureblob_source.log.status import newest_batch_entry
 from azureblob_source.read.publication import not_visible
 from azureblob_source.read.snapshot import writer_schemas
 from azureblob_source.write.schema_evolution import Refusal, read_as
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import NotFoundError, describe
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import batches_stream, is_batch_log
 from azureblob_source.log.publish import still_there
 from azureblob_source.log.revert import batches_after, batches_among, entries_after, has_batches_after, is_after, revert
+from foundation.errors import NotFoundError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from arrow_avro import decode_blob, superset
-from azure_account.errors import NotFoundError, describe
 from azureblob_source.options import LATEST
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.snapshot import writer_schema
+from foundation.errors import NotFoundError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from arrow_avro import AvroSchema
-    from azure_account.clock import Clock
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from foundation.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from azure_account.account import Condition, Done, Missing
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
-from azure_account.parallel import Item, Result, concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import find_entry
@@ -29,6 +27,8 @@ from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.naming import is_batch_log, log_name, log_prefix, log_version
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.status import newest_batch_entry
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from foundation.parallel import Item, Result, concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

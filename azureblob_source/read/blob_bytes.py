@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arrow_avro import BufferedRanges, GunzippedSource, is_gzip
-from azure_account.errors import ConflictError, CorruptError, NotFoundError, describe
+from foundation.errors import ConflictError, CorruptError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from arrow_avro import Source

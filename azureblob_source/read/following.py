@@ -14,21 +14,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConflictError, NotFoundError, describe
 from azureblob_source.log.live import live_blobs, live_since
 from azureblob_source.log.published import first_unpublished, last_published
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.publication import PublicationWait, not_visible
 from azureblob_source.read.snapshot import writer_schema
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConflictError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from azure_account.clock import Clock
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.read.query_schema import Misfit, QuerySchema
+    from foundation.clock import Clock
 
 _AT_ONCE = 16
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azure_account.errors import TransientError, describe
-from azure_account.parallel import concurrent_map
 from azureblob_source.log.published import is_visible
+from foundation.errors import TransientError, describe
+from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from azure_account.account import BlobContainer
-    from azure_account.clock import Clock
     from azureblob_source.log.entry import BlobEntry
+    from foundation.clock import Clock
 
 _AT_ONCE = 16
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import arrow_avro
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import pyarrow as pa

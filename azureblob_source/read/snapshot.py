@@ -13,9 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arrow_avro import arrow_schema, header_schema, read_header, superset
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
-from azure_account.parallel import concurrent_map
 from azureblob_source.log.folder import is_avro
 from azureblob_source.log.live import entries_in_effect, live_blobs
 from azureblob_source.log.naming import schema_name
@@ -24,16 +21,19 @@ from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
 from azureblob_source.read.publication import PublicationWait, not_visible
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from arrow_avro import AvroSchema
     from azure_account.account import BlobContainer
-    from azure_account.clock import Clock
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.read.blobs import Between
+    from foundation.clock import Clock
 
 __all__ = ["ListingRules", "Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema", "writer_schemas"]
 

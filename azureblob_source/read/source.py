@@ -15,8 +15,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from arrow_avro import arrow_of, arrow_schema, batch_of, retyped, spark_of, superset
 from azure_account import connect
-from azure_account.errors import ConfigurationError, NotFoundError, describe
-from azure_account.worker_modules import keep_modules
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
@@ -31,6 +29,8 @@ from azureblob_source.read.snapshot import (
     writer_schemas,
 )
 from azureblob_source.read.splits import Split, pack_splits, split_blobs
+from foundation.errors import ConfigurationError, NotFoundError, describe
+from foundation.worker_modules import keep_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arrow_avro import DEFAULT_LIMITS, ReadLimits, blocks, decode_blocks, is_splittable, read_header, split_blocks
-from azure_account.errors import CorruptError
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import without_gzip
 from azureblob_source.read.read_ahead import ReadAhead
+from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, describe
 from azureblob_source.options import FAIL, LATEST
 from azureblob_source.read.blobs import stream_blob
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits
 from azureblob_source.read.query_schema import QuerySchema
 from azureblob_source.read.source import BaseReader, EntriesPartition, SplitsPartition, read_plan
+from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, describe
 
 try:  # pyspark 4.2
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow

@@ -17,9 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from azure_account.account import IF_ABSENT, Conflict
-from azure_account.clock import SYSTEM_CLOCK, utc
-from azure_account.errors import AzureBlobError, ConflictError, TransientError, describe
-from azure_account.parallel import Result, concurrent_map
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.commit import (
     commit_and_publish,
@@ -38,18 +35,21 @@ from azureblob_source.metrics import batch_metrics
 from azureblob_source.write.control_objects import merged, split_by_stream
 from azureblob_source.write.row_counts import check_named
 from azureblob_source.write.stream_gate import StreamGate
+from foundation.clock import SYSTEM_CLOCK, utc
+from foundation.errors import AzureBlobError, ConflictError, TransientError, describe
+from foundation.parallel import Result, concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from azure_account.account import BlobContainer
-    from azure_account.clock import Clock
     from azure_account.readback import Doubtful
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import AnyEntry, BlobEntry, Operation
     from azureblob_source.log.publish import Unpublishable
     from azureblob_source.write.commit_plan import CommitPlan
     from azureblob_source.write.staged_task import StagedTask
+    from foundation.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from arrow_avro import int64_array, stored_values
-from azure_account.errors import ConfigurationError, describe
 from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_objects import merged, objects_of
 from control_messages.envelopes import are_user_messages, unwrap, without_count
 from control_messages.errors import BadEnvelopeError
 from control_messages.messages import MessageType, message_type, to_fields
 from control_messages.producer import FOR_THE_SINK, TaskWatermarks
+from foundation.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from arrow_avro import Codec, EncodedRows
-    from azure_account.clock import Clock
     from azureblob_source.write.routing import Route
+    from foundation.clock import Clock
 
 AVRO_BLOCK = 1 << 20
 """Bytes of encoded rows in one Avro block: large enough to compress well, small enough for a reader's splits."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import arrow_avro
 from azure_account.account import BlobAttributes
 from azure_account.address import parse_address
-from azure_account.errors import ConfigurationError
 from azure_account.names import check_attributes
 from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.address import stream_address
@@ -18,6 +17,7 @@ from azureblob_source.write.commit_plan import BackupPlan
 from azureblob_source.write.control_records import VALUE
 from azureblob_source.write.open_blobs import BlobLimits
 from azureblob_source.write.routing import Router
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,6 @@ import pyarrow as pa
 
 import arrow_avro
 from azure_account import connect
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError
 from azureblob_source.write.commit_plan import CommitPlan
 from azureblob_source.write.control_records import VALUE, is_binary, stored_rows
 from azureblob_source.write.open_blobs import BlobFormat
@@ -22,6 +20,8 @@ from azureblob_source.write.options import sink_options
 from azureblob_source.write.sink import logs_of, prepare
 from azureblob_source.write.stream_gate import StreamGate
 from control_messages.producer import PRODUCER_METADATA, ProducerSpec
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from arrow_avro import AvroSchema
     from azure_account.address import Address
-    from azure_account.clock import Clock
     from azure_account.options.settings import AccountSettings
     from azureblob_source.log.stream_notes import LogFacts
     from azureblob_source.write.options import SinkOptions
+    from foundation.clock import Clock
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from arrow_avro import int64_array, stored_values, validity
-from azure_account.errors import ConfigurationError
 from azureblob_source.log.naming import check_stream, partition_level
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import RowCountError, describe
+from foundation.errors import RowCountError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arrow_avro import arrow_schema, difference, names_alike, superset
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

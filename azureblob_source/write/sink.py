@@ -28,9 +28,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from azure_account import connect
-from azure_account.errors import ConflictError
 from azure_account.preparation import create_if_absent
-from azure_account.worker_modules import keep_modules
 from azureblob_source import metrics
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
@@ -39,6 +37,8 @@ from azureblob_source.log.naming import schema_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.write.staged_task import StagedTask
 from azureblob_source.write.stream_gate import StreamGate
+from foundation.errors import ConflictError
+from foundation.worker_modules import keep_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from arrow_avro import RowEncoder, raw_rows, stored_values, validate_datums, validity, well_formed
-from azure_account.clock import SYSTEM_CLOCK
 from azureblob_source.metrics import blob_counts
 from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_records import EnvelopeRouter, plain_envelopes
@@ -26,17 +25,18 @@ from azureblob_source.write.routing import slices
 from azureblob_source.write.row_counts import RowCounts, check_blob
 from azureblob_source.write.staged_task import StagedTask
 from azureblob_source.write.upload import BlockUploader, Staged
+from foundation.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from arrow_avro import EncodedRows
     from azure_account.account import BlobContainer
-    from azure_account.clock import Clock
     from azureblob_source.log.entry import BlobEntry
     from azureblob_source.write.open_blobs import BlobIdGenerator, FinishedBlob
     from azureblob_source.write.planning import WritePlan
     from azureblob_source.write.routing import RoutedBatch
+    from foundation.clock import Clock
 
 _SUFFIX_CHARACTERS = string.digits + string.ascii_lowercase
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

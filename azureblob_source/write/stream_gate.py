@@ -10,9 +10,9 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azureblob_source.log.fencing import AT_LEAST_ONCE, NOTHING
 from azureblob_source.log.naming import schema_name
+from foundation.errors import ConfigurationError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azure_account.errors import TransientError, describe
+from foundation.errors import TransientError, describe
 
 if TYPE_CHECKING:
     from types import TracebackType

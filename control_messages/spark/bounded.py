@@ -17,11 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from azure_account.arguments import Options, checked
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import NotFoundError
 from azure_account.location import Location
-from azure_account.worker_errors import own_error
 from control_messages.errors import listed
 from control_messages.messages import EndOfStream, MessageType
 from control_messages.producer import PRODUCER_METADATA, ProducerSpec
@@ -36,6 +32,10 @@ from control_messages.runs import (
 )
 from control_messages.spark.columns import EmitColumns
 from control_messages.spark.upstream import EMITTED, control_envelopes, emit
+from foundation.arguments import Options, checked
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import NotFoundError
+from foundation.worker_errors import own_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from azure_account.arguments import checked
+from foundation.arguments import checked
 
 ColumnOrName: TypeAlias = Column | str
 

@@ -17,12 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import IntegralType, LongType, StructField, StructType
 
-from azure_account.arguments import checked
 from control_messages import combined
 from control_messages.announcements import Announcement
 from control_messages.combined import CombinedTracker
 from control_messages.spark.columns import not_null
 from control_messages.spark.reconciliation import FLOW, STREAM_METADATA, announcement_row
+from foundation.arguments import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What a consumer measures of each partition (`azure_account.meters`), in Spark's Python workers.
+"""What a consumer measures of each partition (`foundation.meters`), in Spark's Python workers.
 
 Every value has the attributes `stream` and `partition`. It is set when a batch has control messages of the partition.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from azure_account.meters import Meters, Table
+from foundation.meters import Meters, Table
 
 if TYPE_CHECKING:
     from control_messages.partition_tracker import PartitionTracker

@@ -13,14 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from azure_account.arguments import checked
-from azure_account.clock import SYSTEM_CLOCK
 from control_messages import holds
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore
 from control_messages.errors import ControlMessageError, listed
 from control_messages.holds import Hold, NoControlMessages
 from control_messages.partition_tracker import IdleTimeout, PartitionTracker
 from control_messages.spark.reconciliation import OBSERVED
+from foundation.arguments import checked
+from foundation.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

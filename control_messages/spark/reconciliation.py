@@ -23,8 +23,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from azure_account.arguments import checked
-from azure_account.clock import SYSTEM_CLOCK
 from control_messages.checkpoints import EndOfStreamCheckpoint, WatermarkCheckpoint, restore, to_checkpoint
 from control_messages.envelopes import count_user_rows, unwrap_all
 from control_messages.errors import BadEnvelopeError, ControlMessageError
@@ -39,6 +37,8 @@ from control_messages.partition_tracker import (
 )
 from control_messages.spark.columns import EnvelopeColumns, not_null
 from control_messages.spark.metrics import held_ms, measure
+from foundation.arguments import checked
+from foundation.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from azure_account.arguments import checked
-from azure_account.clock import SYSTEM_CLOCK
 from control_messages.messages import EARLIEST, VERSION, ControlMessage, MessageType
 from control_messages.producer import FOR_THE_SINK, PRODUCER_METADATA, ProducerSpec, with_watermarks
 from control_messages.spark.columns import ColumnOrName, EmitColumns, column, required
+from foundation.arguments import checked
+from foundation.clock import SYSTEM_CLOCK
 
 USER = bytes([MessageType.USER])
 ENVELOPES = "partition int, value binary"

@@ -26,7 +26,6 @@ from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import time_text
-from azure_account.errors import TransientError
 from azure_account.location import Location
 from coordination.cli.as_json import status_json
 from coordination.cli.as_text import changes, status_text
@@ -35,6 +34,7 @@ from coordination.cli.supervisor import SupervisedCommand, Supervisor
 from coordination.connect import brief_settings
 from coordination.names import check_processor, leader_blob
 from coordination.timing import CoordinatorTiming, LeaseTiming
+from foundation.errors import TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from azure_account.errors import NotFoundError, describe
 from coordination.cli.report import JobSnapshot, job_report, leader_report
 from coordination.leadership.lease_document import from_json
 from coordination.names import JOBS, LEADERS, job_of, names_of
 from coordination.processors.processor_table import ProcessorTable
+from foundation.errors import NotFoundError, describe
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer, StorageAccount

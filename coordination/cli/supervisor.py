@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from typing_extensions import assert_never
 
-from azure_account.errors import ConfigurationError, TransientError
 from coordination.cli.child import Child, Ended, Failed, Stopped
 from coordination.cli.reading import read_blob
 from coordination.leadership.leader import LeaderElector
+from foundation.errors import ConfigurationError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from azure_account.clock import Clock
     from azure_account.location import Location
     from coordination.cli.child import Result
     from coordination.timing import LeaseTiming
+    from foundation.clock import Clock
 
 NOT_FOUND, NOT_STARTED, SIGNALLED = 127, 126, 128
 """Exit codes, as those of a shell; the last one plus a signal."""

@@ -12,8 +12,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.account import Unknown
-from azure_account.errors import AzureBlobError, TransientError
 from coordination.leadership.lease import Lost, NotAcquired, Renewed, Term
+from foundation.errors import AzureBlobError, TransientError
 
 if TYPE_CHECKING:
     from coordination.leadership.lease import Lease

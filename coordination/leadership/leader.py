@@ -10,9 +10,6 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
-from azure_account.arguments import Name, Wait, checked
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConflictError, FencedError, NotFoundError, describe
 from azure_account.location import Location
 from azure_account.names import check_blob
 from coordination.connect import brief_account
@@ -21,6 +18,9 @@ from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
 from coordination.timing import STOP_SECONDS, LeaseTiming
 from coordination.waits import Waits
+from foundation.arguments import Name, Wait, checked
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConflictError, FencedError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Missing, Unknown
-from azure_account.errors import AzureBlobError, NotFoundError, TransientError, describe
 from azure_account.readback import request_and_read_back
 from coordination.leadership.lease_document import LeaseDocument, from_json
+from foundation.errors import AzureBlobError, NotFoundError, TransientError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
     from azure_account.account import BlobContainer, BlobProperties, Outcome
-    from azure_account.clock import Clock
     from azure_account.readback import Doubtful
     from coordination.timing import LeaseTiming
+    from foundation.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from azure_account.arguments import Wait, checked
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import AzureBlobError, TransientError
 from azure_account.location import Location
 from coordination.connect import brief_account
 from coordination.leadership.election import Deposed, Elected, Election
@@ -30,6 +27,9 @@ from coordination.processors.listener_calls import ListenerError, TaskListener
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, STOP_SECONDS, CoordinatorTiming, LeaseTiming
+from foundation.arguments import Wait, checked
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import AzureBlobError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

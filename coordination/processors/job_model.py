@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from azure_account.errors import CorruptError
 from coordination.processors.assignment import assign
+from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from azure_account.clock import Clock
     from coordination.metrics import ProcessorMetrics
     from coordination.waits import Waits
+    from foundation.clock import Clock
 
 _LOOK_SECONDS = 0.05
 

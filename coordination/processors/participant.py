@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import assert_never
 
 from azure_account.account import Done
-from azure_account.errors import AzureBlobError, ConfigurationError, TransientError, describe
 from coordination.leadership.election import Elected
 from coordination.metrics import ProcessorMetrics
 from coordination.processors.coordinator_state import (
@@ -37,6 +36,7 @@ from coordination.processors.job_model import BarrierState, from_content, to_con
 from coordination.processors.listener_calls import ListenerCalls, ListenerError
 from coordination.processors.listing import TaskLister
 from coordination.waits import Waits
+from foundation.errors import AzureBlobError, ConfigurationError, TransientError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -24,12 +24,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from azure_account.arguments import Natural, Wait, checked
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import FencedError
-from azure_account.parallel import pool
-from azure_account.worker_errors import own_error
 from coordination.waits import Waits
+from foundation.arguments import Natural, Wait, checked
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import FencedError
+from foundation.parallel import pool
+from foundation.worker_errors import own_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

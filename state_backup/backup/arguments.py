@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_account.arguments import checked
-from azure_account.errors import ConfigurationError, describe
+from foundation.arguments import checked
+from foundation.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

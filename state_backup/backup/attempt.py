@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.documents.form import readable
-from azure_account.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError, describe
 from state_backup.backup.upload import FileUploader, read_file
 from state_backup.index.dir_diff import is_unchanged, next_index, stored_content, to_upload
 from state_backup.index.packs import without_worn
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from azure_account.report import ProgressCallbacks
+    from foundation.report import ProgressCallbacks
     from state_backup.backup.settings import TaskIdentity, WriterSettings
     from state_backup.index.checkpoint_id import CheckpointId
     from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile

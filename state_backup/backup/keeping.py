@@ -11,9 +11,9 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from azure_account.arguments import Range, checked
-from azure_account.errors import NotFoundError, describe
 from azure_account.location import Location
+from foundation.arguments import Range, checked
+from foundation.errors import NotFoundError, describe
 from state_backup.record.location import open_location
 from state_backup.record.store import record_store
 

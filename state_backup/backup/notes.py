@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from azure_account.documents.document import Stored
 from azure_account.documents.form import sealed, unsealed
-from azure_account.errors import AzureBlobError
+from foundation.errors import AzureBlobError
 from state_backup.index import snapshot_index
 from state_backup.local.scan import ChecksumCache
 from state_backup.record import record

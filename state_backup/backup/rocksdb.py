@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_account.arguments import shown
-from azure_account.errors import AzureBlobError, ConfigurationError, describe
+from foundation.arguments import shown
+from foundation.errors import AzureBlobError, ConfigurationError, describe
 from state_backup.local.claim import claimed
 from state_backup.local.place import remove
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from azure_account.arguments import Count, Epoch, Name, Natural, checked
+from foundation.arguments import Count, Epoch, Name, Natural, checked
 from state_backup.backup.keeping import Kept
 from state_backup.local.scan import ChecksumCache
 

@@ -19,9 +19,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.account import BLOCKS_OF_A_BLOB, IF_ABSENT, Missing
-from azure_account.errors import ConfigurationError, ConflictError, TransientError, describe
-from azure_account.parallel import pool, results
 from azure_account.readback import request_and_read_back
+from foundation.errors import ConfigurationError, ConflictError, TransientError, describe
+from foundation.parallel import pool, results
 from state_backup.index.packs import grouped
 from state_backup.index.snapshot_index import FileBlob
 from state_backup.local.scan import SNAPSHOT_STEP, ExpectedChecksum, open_file

@@ -19,13 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_account.arguments import checked
-from azure_account.clock import SYSTEM_CLOCK, Clock
 from azure_account.documents.owner import DocumentOwner
-from azure_account.errors import AzureBlobError, NotFoundError
 from azure_account.location import Location
-from azure_account.report import ProgressCallbacks
 from azure_account.undelete import undelete
+from foundation.arguments import checked
+from foundation.clock import SYSTEM_CLOCK, Clock
+from foundation.errors import AzureBlobError, NotFoundError
+from foundation.report import ProgressCallbacks
 from state_backup.backup.arguments import MayBeEmpty, check_all_given, checked_stores, may_be_empty
 from state_backup.backup.attempt import AttemptOptions, BackupAttempt, KnownContent
 from state_backup.backup.keeping import LEAST_KEPT, kept

@@ -31,7 +31,7 @@ from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps, transfer
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError, describe
 from state_backup.backup.arguments import MayBeEmpty, check_all_given, checked_stores
 from state_backup.backup.keeping import set_keep
 from state_backup.backup.settings import TaskIdentity, WriterSettings

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
-from azure_account.parallel import concurrent_map
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
+from foundation.parallel import concurrent_map
 from state_backup.record.names import RECORD, StateNames
 from state_backup.record.store import record_store
 from state_backup.record.stored_index import read_index

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 
 _TEXT = re.compile(r"([0-9]{1,19})-([0-9]{1,19})")
 _PARTS_OF_A_MILLISECOND = 1_000_000

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 from azure_account.documents.form import check_version, damaged, is_sealed, sealed
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

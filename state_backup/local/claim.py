@@ -14,16 +14,16 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, describe
-from azure_account.host_locks import LOCK_TIMEOUT, exclusive_unmarked
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, describe
+from foundation.host_locks import LOCK_TIMEOUT, exclusive_unmarked
 from state_backup.local.durable import make_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 _MARK = b"state_backup works beside this file, or was killed there. Process "
 

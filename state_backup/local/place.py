@@ -23,8 +23,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConflictError, describe
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConflictError, describe
 from state_backup.local.claim import claimed
 from state_backup.local.durable import sync
 from state_backup.local.exchange import exchange

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3 as new_blake3
 
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError, describe
-from azure_account.parallel import concurrent_map
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from foundation.parallel import concurrent_map
 from state_backup.index.dir_diff import LocalDir, LocalFile
 from state_backup.index.snapshot_index import FileMetadata
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 MOST_LEVELS = 100
 READ_BYTES = 1 << 20

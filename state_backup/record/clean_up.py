@@ -12,13 +12,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from azure_account.account import Done, Missing
-from azure_account.errors import ConfigurationError, TransientError
-from azure_account.parallel import act_on_each
+from foundation.errors import ConfigurationError, TransientError
+from foundation.parallel import act_on_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from azure_account.parallel import BulkResult
+    from foundation.parallel import BulkResult
     from state_backup.record.state_storage import StateStorage
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from azure_account.errors import ConfigurationError
 from azure_account.names import check_blob
+from foundation.errors import ConfigurationError
 
 RECORD = "checkpoint.json"
 _RESERVED = ("index", "files")

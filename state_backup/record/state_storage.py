@@ -6,9 +6,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConflictError, CorruptError, NotFoundError, describe
 from azure_account.undelete import undelete
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConflictError, CorruptError, NotFoundError, describe
 from state_backup.record.listing import listed
 from state_backup.record.store import new_uuid, record_store
 from state_backup.record.stored_index import read_index
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobContainer
-    from azure_account.clock import Clock
     from azure_account.documents.document import Stored
     from azure_account.documents.owner import OwnedDocumentBlob
+    from foundation.clock import Clock
     from state_backup.index.snapshot_index import SnapshotIndex
     from state_backup.record.names import StateNames
     from state_backup.record.record import CheckpointRecord

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from azure_account.errors import CorruptError, NotFoundError
 from azure_account.undelete import undelete
+from foundation.errors import CorruptError, NotFoundError
 from state_backup.record.stored_index import read_index
 
 if TYPE_CHECKING:

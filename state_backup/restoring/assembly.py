@@ -15,8 +15,8 @@ import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from azure_account.errors import AzureBlobError, ConflictError, CorruptError, NotFoundError, TransientError
-from azure_account.report import ProgressCallbacks
+from foundation.errors import AzureBlobError, ConflictError, CorruptError, NotFoundError, TransientError
+from foundation.report import ProgressCallbacks
 from state_backup.local import durable, place
 from state_backup.local.scan import ChecksumCache, scan
 from state_backup.record.stored_index import read_index

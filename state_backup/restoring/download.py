@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
-from azure_account.disk_advice import next_step
 from azure_account.documents.document import FETCHES
-from azure_account.errors import ConfigurationError, CorruptError, describe
-from azure_account.parallel import pool, results
+from foundation.disk_advice import next_step
+from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.parallel import pool, results
 from state_backup.index.packs import runs
 from state_backup.local.place import set_time
 from state_backup.local.scan import READ_BYTES, ExpectedChecksum

@@ -17,9 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_account.arguments import Count, Wait, checked
-from azure_account.disk_advice import next_step
-from azure_account.errors import (
+from azure_account.location import Location
+from azure_account.undelete import try_undelete
+from foundation.arguments import Count, Wait, checked
+from foundation.disk_advice import next_step
+from foundation.errors import (
     AzureBlobError,
     ConfigurationError,
     ConflictError,
@@ -28,10 +30,8 @@ from azure_account.errors import (
     TransientError,
     describe,
 )
-from azure_account.host_locks import LOCK_TIMEOUT
-from azure_account.location import Location
-from azure_account.report import ProgressCallbacks
-from azure_account.undelete import try_undelete
+from foundation.host_locks import LOCK_TIMEOUT
+from foundation.report import ProgressCallbacks
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
 from state_backup.local.mounts import mount_at_or_below

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from azure_account.arguments import Count, checked
 from azure_account.documents.document import FETCHES
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.location import Location
-from azure_account.parallel import concurrent_map
-from azure_account.report import ProgressCallbacks
+from foundation.arguments import Count, checked
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.parallel import concurrent_map
+from foundation.report import ProgressCallbacks
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.index.packs import runs
 from state_backup.local.scan import ExpectedChecksum

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from azure_account.arguments import Epoch, Natural, checked
-from azure_account.errors import ConfigurationError, CorruptError, describe
 from azure_account.location import Location
+from foundation.arguments import Epoch, Natural, checked
+from foundation.errors import ConfigurationError, CorruptError, describe
 from state_backup.backup.keeping import Kept
 from state_backup.backup.settings import WriterSettings
 from state_backup.spark.location import local_path

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from azure_account.arguments import Count, Seconds, Wait, checked
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError, describe
 from azure_account.location import Location
+from foundation.arguments import Count, Seconds, Wait, checked
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError, describe
 from state_backup.backup.settings import WriterSettings
 from state_backup.record.location import open_location
 from state_backup.record.state_storage import StateStorage

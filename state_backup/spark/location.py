@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from azure_account.arguments import checked
-from azure_account.errors import ConfigurationError, describe
+from foundation.arguments import checked
+from foundation.errors import ConfigurationError, describe
 
 
 @checked

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
     from state_backup.record.record import Checkpoint

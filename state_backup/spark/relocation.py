@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from azure_account.errors import CorruptError, describe
+from foundation.errors import CorruptError, describe
 from state_backup.local.durable import replace_bytes
 
 if TYPE_CHECKING:

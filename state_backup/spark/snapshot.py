@@ -19,8 +19,8 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, describe
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, describe
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
 from state_backup.spark.location import beside

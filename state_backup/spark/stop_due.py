@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 
 class BackupDeadline:

@@ -11,7 +11,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConfigurationError, ConflictError, describe
+from foundation.errors import ConfigurationError, ConflictError, describe
 from state_backup.backup.notes import WriterNotes
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state, resume_state

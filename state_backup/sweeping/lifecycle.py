@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from azure_account.errors import ConfigurationError
 from azure_account.names import check_blob, check_container
+from foundation.errors import ConfigurationError
 from state_backup.record.ttl import DAYS, TAG, VALUE
 
 if TYPE_CHECKING:

@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from azure_account.account import Done, Missing
-from azure_account.arguments import Count, Wait, checked
-from azure_account.errors import (
+from azure_account.location import Location
+from foundation.arguments import Count, Wait, checked
+from foundation.errors import (
     ConflictError,
     CorruptError,
     NotFoundError,
     TransientError,
     describe,
 )
-from azure_account.location import Location
-from azure_account.parallel import act_on_each, concurrent_map
+from foundation.parallel import act_on_each, concurrent_map
 from state_backup.metrics import StateMetrics
 from state_backup.record.listing import listed
 from state_backup.record.location import open_location

@@ -18,7 +18,7 @@ from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.spark.filling import partition_writer
 from adjunct_store.spark.filling.partition_writer import KeyedRows
 from adjunct_store.view import open_view
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.histories.mutants import edited
 
 KEYS, VALUES = pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.int64())])

@@ -10,8 +10,8 @@ import pytest
 
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version, release
-from azure_account.errors import NotFoundError
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, at
+from foundation.errors import NotFoundError
 from tests.adjunct_store.stores import (
     NAMES,
     OTHER,

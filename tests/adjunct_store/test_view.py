@@ -20,7 +20,7 @@ from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.forms import memory
 from adjunct_store.host.directories import KnownDirectories, PartitionDirectory
 from adjunct_store.view import FORMS, Form, open_view
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 from tests.adjunct_store.changes import AIRPORTS, ORDERED, batch_of, named
 
 

@@ -32,7 +32,7 @@ from arrow_avro.decoding.scanners import VARIABLE
 from arrow_avro.files.container_file import block, header
 from arrow_avro.limits import ReadLimits
 from arrow_avro.varint import encode as varint
-from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError
 from tests.histories.history import check_events
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from arrow_avro.decoding.scanners import VARIABLE, scanner_class
 from arrow_avro.files.container_file import block, header
 from arrow_avro.limits import ReadLimits
 from arrow_avro.varint import encode
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.arrow_avro import fuzz
 
 if TYPE_CHECKING:

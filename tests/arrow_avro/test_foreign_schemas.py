@@ -28,7 +28,7 @@ from arrow_avro.files.container_file import block, header
 from arrow_avro.limits import ReadLimits
 from arrow_avro.schema import arrow_schema, header_schema, parse
 from arrow_avro.varint import encode
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 from tests.arrow_avro.sync_marker import SYNC
 
 if TYPE_CHECKING:

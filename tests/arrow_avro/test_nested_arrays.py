@@ -11,7 +11,7 @@ import pytest
 
 from arrow_avro import nested_arrays
 from arrow_avro.nested_arrays import batch_of, retyped, well_formed
-from azure_account.errors import RowCountError
+from foundation.errors import RowCountError
 from tests.arrow_avro.spark_arrays import array_of, in_nanoseconds, kind_of
 from tests.histories.mutants import Mutant, edited, replaced
 

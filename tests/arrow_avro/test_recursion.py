@@ -14,7 +14,7 @@ import pytest
 from arrow_avro.decoding.decode import decode_blob
 from arrow_avro.decoding.superset import superset
 from arrow_avro.schema import AvroSchema, arrow_schema, header_schema, parse
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
 

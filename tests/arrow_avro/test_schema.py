@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from arrow_avro import schema as avro_schema
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 
 
 def inferred(arrow: pa.DataType, **field: Any) -> Any:

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from arrow_avro.nested_arrays import well_formed
 from arrow_avro.spark_types import arrow_of, spark_of
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 pytestmark = [pytest.mark.every_spark, pytest.mark.oldest_spark]
 

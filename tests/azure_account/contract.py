@@ -23,8 +23,8 @@ from azure_account.account import (
     StorageAccount,
     Table,
 )
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
 from azure_account.memory.service import ServiceAssumptions
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 
 STALE = Condition(if_match='"0x1"')
 

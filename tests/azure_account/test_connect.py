@@ -14,7 +14,7 @@ import pytest
 
 from azure_account.account import IF_ABSENT, Unknown
 from azure_account.connect import connect
-from azure_account.errors import ConfigurationError, TransientError
+from foundation.errors import ConfigurationError, TransientError
 from tests.azure_account.settings_of import settings_of
 
 if TYPE_CHECKING:

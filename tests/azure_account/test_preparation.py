@@ -14,9 +14,9 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.spark.filling.fill import check_schema
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.opening import FillRequirements
-from azure_account.errors import NotFoundError
 from azure_account.location import Location, memory_account
 from coordination import JobCoordinator, JobCoordinatorListener, LeaderElector, LeaderListener
+from foundation.errors import NotFoundError
 from state_backup import TaskIdentity, WriterSettings, checkpoints, open_state
 from state_backup.spark.writers import open_for_query
 

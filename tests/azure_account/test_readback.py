@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.account import Conflict, Done, Missing, Unknown
-from azure_account.errors import ConfigurationError, ConflictError, TransientError
 from azure_account.readback import ATTEMPTS, request_and_read_back
+from foundation.errors import ConfigurationError, ConflictError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

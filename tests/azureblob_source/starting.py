@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-OURS = frozenset({"arrow_avro", "azure_account", "azureblob_source", "control_messages", "pyspark_azureblob"})
+OURS = frozenset(
+    {"arrow_avro", "azure_account", "azureblob_source", "control_messages", "foundation", "pyspark_azureblob"}
+)
 PICKLE: Any = worker_util.pickleSer
 VARIABLE = "AZUREBLOB_DECODER"
 ROWS = StructType([StructField("id", LongType())])

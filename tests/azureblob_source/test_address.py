@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from azure_account.address import Address
-from azure_account.errors import ConfigurationError
 from azureblob_source.address import stream_address
+from foundation.errors import ConfigurationError
 
 BLOB = "https://acme.blob.core.windows.net"
 

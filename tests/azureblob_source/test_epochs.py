@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account import connect
-from azure_account.errors import ConfigurationError, FencedError, NotFoundError
 from azure_account.location import Location
 from azureblob_source.epochs import open_epoch
 from azureblob_source.log.commit import commit_and_publish
@@ -15,6 +14,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.write.options import sink_options
+from foundation.errors import ConfigurationError, FencedError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

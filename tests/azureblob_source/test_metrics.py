@@ -10,10 +10,10 @@ import pytest
 from opentelemetry import metrics as api
 from pyspark.sql.types import LongType, StructField, StructType
 
-from azure_account.errors import CorruptError
 from azureblob_source import metrics
 from azureblob_source.write.planning import prepare_write
 from azureblob_source.write.sink import BatchWriter
+from foundation.errors import CorruptError
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import pytest
 from arrow_avro import ReadLimits
 from azure_account.account import BlobAttributes
 from azure_account.address import Address
-from azure_account.errors import ConfigurationError
 from azure_account.options.authentication import DefaultIdentity
 from azureblob_source.foreign_options import HINTS
 from azureblob_source.log.entry import Transaction
@@ -24,6 +23,7 @@ from azureblob_source.write.open_blobs import BlobLimits
 from azureblob_source.write.options import SinkOptions, sink_options
 from azureblob_source.write.routing import Router
 from control_messages.producer import ProducerSpec
+from foundation.errors import ConfigurationError
 from tools.options_page import page
 
 UTC = timezone.utc

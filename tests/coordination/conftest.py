@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from azure_account.clock import SystemClock
 from azure_account.memory.account import MemoryAccount
+from foundation.clock import SystemClock
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from azure_account.errors import ConfigurationError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
 from coordination.timing import CoordinatorTiming, LeaseTiming
+from foundation.errors import ConfigurationError
 
 
 class Nobody:

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from azure_account.errors import TransientError
 from coordination import open_account
+from foundation.errors import TransientError
 from tests.azure_account.sdk.slow_server import IN_BODY, SlowServer
 from tests.azure_account.settings_of import KEY
 

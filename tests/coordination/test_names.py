@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from coordination.names import job_of, leader_blob, names_of
+from foundation.errors import ConfigurationError
 
 NAMES = [
     "a",

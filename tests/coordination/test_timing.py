@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from azure_account.errors import ConfigurationError
 from coordination.timing import LeaseTiming
+from foundation.errors import ConfigurationError
 
 
 def test_the_durations_of_a_lease_are_in_the_proportions_of_the_default() -> None:

@@ -12,8 +12,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from azure_account.errors import NotFoundError
 from azureblob_source.read.source import read_plan
+from foundation.errors import NotFoundError
 from tools.spark_session import local_spark
 
 if TYPE_CHECKING:

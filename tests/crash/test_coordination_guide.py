@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from azure_account.errors import FencedError
 from control_messages.messages import MessageType
+from foundation.errors import FencedError
 from tests.crash.flights import write_files
 from tests.crash.killing import ROOT
 from tests.crash.visible_blobs import VisibleBlobs

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import azure_account.errors
 import control_messages.errors
+import foundation.errors
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -84,7 +84,7 @@ def test_the_readme_has_600_to_700_words() -> None:
     assert 600 <= len((ROOT / "README.md").read_text("utf-8").split()) <= 700
 
 
-@pytest.mark.parametrize("module", [azure_account.errors, control_messages.errors])
+@pytest.mark.parametrize("module", [foundation.errors, control_messages.errors])
 def test_every_class_of_errors_has_a_row(module: object) -> None:
     classes = {name for name, found in inspect.getmembers(module, inspect.isclass) if issubclass(found, Exception)}
     rows = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "ERRORS.md").read_text("utf-8"), re.MULTILINE))

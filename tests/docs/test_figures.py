@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools.figures import WORDS, ambiguous_classes, clocks, long_signatures, modules, words
 
-CLOCK = "azure_account/clock.py"
+CLOCK = "foundation/clock.py"
 MODULES = modules()
 
 

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from azure_account.clock import ManualClock
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import effect
 from azure_account.memory.service import MemoryService, ServiceAssumptions
+from foundation.clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,6 +16,6 @@ def error_of(act: Callable[[], object]) -> str:
     """Class and message of the error that `act` raises: the last line of ours in Spark's traceback."""
     with pytest.raises(PySparkException) as failure:
         act()
-    ours = re.findall(r"^azure_account\.errors\.(\w+: .*)$", str(failure.value), re.MULTILINE)
+    ours = re.findall(r"^foundation\.errors\.(\w+: .*)$", str(failure.value), re.MULTILINE)
     assert ours, f"no error of ours in {failure.value}"
     return str(ours[-1])

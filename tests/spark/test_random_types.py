@@ -41,7 +41,7 @@ COLUMNS, ROWS = 70, 6
 SEEDS = [1, *(pytest.param(seed, marks=[pytest.mark.long, pytest.mark.timeout(3600)]) for seed in range(2, 12))]
 STREAMS = VERSION >= (4, 1)
 """Spark 4.0 has no encoder for streams with some of these columns (`should contain at least one BoundReference`)."""
-ERROR = "azure_account.errors."
+ERROR = "foundation.errors."
 
 
 @dataclass(frozen=True)

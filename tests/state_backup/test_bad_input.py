@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.documents.form import sealed
-from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, CorruptError, NotFoundError
 from azure_account.memory.faults import FaultInjector, LostAnswer, Refuse, always, on
+from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, CorruptError, NotFoundError
 from state_backup.backup import upload
 from state_backup.backup import writer as writer_module
 from state_backup.backup.settings import TaskIdentity, WriterSettings

@@ -92,7 +92,7 @@ def test_checkpoints_are_restored_over_any_directory(trees: list[Dir], there: Di
 _AS_ANOTHER_USER = """
 import os, sys
 from pathlib import Path
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from state_backup.restoring.restore import restore
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from azure_account.account import NO_ATTRIBUTES
-from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, Unreachable, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Request
+from foundation.clock import ManualClock
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, TransientError
 from state_backup import StateWriter, TaskIdentity, open_state, plan_sweep, restore, sweep
 from state_backup.backup import upload
 from state_backup.backup.settings import WriterSettings

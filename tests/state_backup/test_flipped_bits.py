@@ -11,8 +11,8 @@ import pytest
 
 from azure_account.account import BlobContent
 from azure_account.memory.account import MemoryAccount
-from azure_account.report import ProgressCallbacks
 from azure_account.retrying.retry_loop import Intercept, Request
+from foundation.report import ProgressCallbacks
 from state_backup import TaskIdentity, checkpoints, open_state, plan_sweep, restore
 from state_backup.backup.settings import WriterSettings
 from state_backup.cli.reading import checkpoint_sizes, read_record

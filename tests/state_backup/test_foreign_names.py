@@ -10,9 +10,9 @@ import pytest
 
 from azure_account.account import BlobAttributes
 from azure_account.documents.form import sealed
-from azure_account.errors import CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
+from foundation.errors import CorruptError, NotFoundError
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.record.names import StateNames

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import FencedError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LostAnswer, Reset, TimeOut, on
 from azure_account.memory.service import MemoryService
+from foundation.errors import FencedError
 from state_backup import metrics
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state

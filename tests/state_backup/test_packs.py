@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from azure_account.account import BlobContent
-from azure_account.errors import CorruptError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
 from azure_account.memory.service import MemoryService
-from azure_account.report import ProgressCallbacks
 from azure_account.retrying.retry_loop import Intercept, Request
+from foundation.errors import CorruptError
+from foundation.report import ProgressCallbacks
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.index import packs

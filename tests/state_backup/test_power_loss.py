@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from state_backup.restoring.restore import RestoreSettings, restore
 from state_backup.spark.openings import note_openings, openings_of
 from tests.histories.mutants import Mutant, edited

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from azure_account.clock import ManualClock
 from azure_account.documents.form import sealed
-from azure_account.errors import AzureBlobError, ConflictError, CorruptError
+from foundation.clock import ManualClock
+from foundation.errors import AzureBlobError, ConflictError, CorruptError
 from state_backup import MayBeEmpty, TaskIdentity, checkpoints, open_state, restore
 from state_backup.backup.settings import WriterSettings
 from state_backup.backup.upload import FileUploader

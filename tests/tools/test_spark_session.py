@@ -48,13 +48,13 @@ def test_workers_run_the_same_python_as_the_driver(spark: SparkSession) -> None:
 
 def test_workers_import_the_packages_of_the_checkout(spark: SparkSession) -> None:
     def names(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import azure_account.errors
+        import foundation.errors
 
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"name": [azure_account.errors.__name__]})
+            yield pa.RecordBatch.from_pydict({"name": [foundation.errors.__name__]})
 
     rows = spark.range(1, numPartitions=1).mapInArrow(names, "name string").collect()
-    assert ["azure_account.errors"] == [row.name for row in rows]
+    assert ["foundation.errors"] == [row.name for row in rows]
 
 
 def test_times_are_utc_and_the_web_interface_is_off(spark: SparkSession) -> None:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from azure_account.parallel import concurrent_map
+from foundation.parallel import concurrent_map
 from tools.foreign_avro.examination import Finding, Verdict, examine, in_own_process
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from azure_account.clock import ManualClock
-from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
+from foundation.clock import ManualClock
+from foundation.errors import AzureBlobError
 from tools.foreign_avro.comparison import difference, numbers, stored
 
 if TYPE_CHECKING:

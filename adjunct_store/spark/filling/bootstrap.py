@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from adjunct_store.versions.manifest import Version
 from adjunct_store.versions.manifest_store import read_manifest
-from azure_account.arguments import Seconds, Wait, checked
-from azure_account.clock import SYSTEM_CLOCK, Clock
-from azure_account.errors import TransientError, describe
 from azure_account.location import Location
+from foundation.arguments import Seconds, Wait, checked
+from foundation.clock import SYSTEM_CLOCK, Clock
+from foundation.errors import TransientError, describe
 
 if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Manifest

@@ -30,7 +30,7 @@ from adjunct_store.spark.partitioning import (
     store_partition,
 )
 from arrow_avro import arrow_of
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -24,13 +24,13 @@ from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.spark.filling.settings import FillSettings
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.opening import FillRequirements
-from azure_account.arguments import Natural, checked
 from azure_account.connect import connect
-from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azure_account.location import Location
-from azure_account.worker_errors import own_errors
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.options import source_options
+from foundation.arguments import Natural, checked
+from foundation.errors import ConfigurationError, NotFoundError, describe
+from foundation.worker_errors import own_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

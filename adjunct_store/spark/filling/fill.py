@@ -15,11 +15,11 @@ from adjunct_store.spark.filling.settings import FillSettings
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.transitions import Publication, continued
-from azure_account.arguments import checked
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, FencedError, NotFoundError, describe
 from azure_account.location import Location
-from azure_account.worker_errors import own_errors
+from foundation.arguments import checked
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, FencedError, NotFoundError, describe
+from foundation.worker_errors import own_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
-from azure_account.arguments import Count, checked
-from azure_account.errors import ConfigurationError
+from foundation.arguments import Count, checked
+from foundation.errors import ConfigurationError
 
 ExtractorFunction: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

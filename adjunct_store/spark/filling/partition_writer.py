@@ -25,9 +25,9 @@ from adjunct_store.host.working import Marker, working_directory
 from adjunct_store.spark.filling.changes import KEY, ORDER, PARTITION, TIE, VALUE, key_column
 from adjunct_store.versions.names import StoreNames
 from arrow_avro import first_not_utf8, retyped, well_formed
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from azure_account.location import Location
-from azure_account.worker_modules import keep_modules
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.worker_modules import keep_modules
 from state_backup import LEAST_KEPT, TaskIdentity, WriterHandover, WriterSettings, open_state, restore
 
 if TYPE_CHECKING:

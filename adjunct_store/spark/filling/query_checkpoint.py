@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from azure_account.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

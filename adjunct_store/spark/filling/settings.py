@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from azure_account.arguments import Count, Epoch, Name, Wait, checked
+from foundation.arguments import Count, Epoch, Name, Wait, checked
 
 
 @checked

@@ -15,9 +15,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from adjunct_store.spark.filling.query_checkpoint import java_cause
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, ConflictError, describe
-from azure_account.worker_errors import own_error
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, ConflictError, describe
+from foundation.worker_errors import own_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from adjunct_store.spark.filling.fill import VersionWriter
 from adjunct_store.spark.filling.starting import BatchGate, refusal
 from adjunct_store.versions.manifest import VisibleFrom
 from adjunct_store.versions.opening import FillRequirements
-from azure_account.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

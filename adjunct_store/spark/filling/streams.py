@@ -25,10 +25,10 @@ from adjunct_store.spark.filling.settings import StreamFillSettings
 from adjunct_store.spark.filling.starting import QueryStart
 from adjunct_store.spark.filling.stream_plan import StreamPlan
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
-from azure_account.arguments import checked
-from azure_account.errors import ConfigurationError
 from azure_account.location import Location
-from azure_account.worker_errors import own_error
+from foundation.arguments import checked
+from foundation.errors import ConfigurationError
+from foundation.worker_errors import own_error
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

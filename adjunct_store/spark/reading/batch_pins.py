@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions.pins import pin_version, release
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import AzureBlobError, TransientError
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import AzureBlobError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

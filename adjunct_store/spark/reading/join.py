@@ -18,9 +18,9 @@ from adjunct_store.spark.reading.plans import has_plan
 from adjunct_store.spark.reading.settings import JoinColumns, JoinSettings, ReadSettings
 from adjunct_store.spark.reading.task_reader import StoreReadSpec
 from arrow_avro import arrow_of, batch_of, retyped, spark_of, well_formed
-from azure_account.arguments import checked
-from azure_account.errors import ConfigurationError
 from azure_account.location import Location
+from foundation.arguments import checked
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

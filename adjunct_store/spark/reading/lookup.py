@@ -14,9 +14,9 @@ from adjunct_store.spark.reading.join import picked, values_of
 from adjunct_store.spark.reading.pinning import kept, plan
 from adjunct_store.spark.reading.settings import ReadSettings
 from arrow_avro import arrow_of, retyped, same_rows, spark_of
-from azure_account.arguments import checked
-from azure_account.errors import ConfigurationError
 from azure_account.location import Location
+from foundation.arguments import checked
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ from adjunct_store.spark.reading.batch_pins import BatchPins
 from adjunct_store.spark.reading.task_reader import BATCH, QUERY, StoreReadSpec
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import release
-from azure_account.arguments import checked
-from azure_account.errors import ConfigurationError, NotFoundError, describe
 from azure_account.location import Location
+from foundation.arguments import checked
+from foundation.errors import ConfigurationError, NotFoundError, describe
 
 if TYPE_CHECKING:
     from adjunct_store.spark.reading.batch_pins import PinHold

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adjunct_store.view import Form
-from azure_account.arguments import Natural, checked
+from foundation.arguments import Natural, checked
 
 
 @checked

@@ -24,9 +24,9 @@ from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.metrics import StoreMetrics
 from adjunct_store.versions.pins import Pinning, ReaderId, reader_of
 from adjunct_store.view import Form, View, open_view
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, describe
-from azure_account.worker_modules import keep_modules
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.worker_modules import keep_modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable

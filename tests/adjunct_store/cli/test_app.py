@@ -25,11 +25,11 @@ from adjunct_store.versions.transitions import Publication
 from azure_account.cli.commands import ERROR
 from azure_account.cli.shell import CommandContext
 from azure_account.cli.texts import size_text
-from azure_account.errors import ConfigurationError
-from azure_account.host_locks import exclusive
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
+from foundation.errors import ConfigurationError
+from foundation.host_locks import exclusive
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.local import scan

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adjunct_store.encoding.keys import decode_keys, encode_keys, encode_prefix, key_columns, readable_key
 from adjunct_store.encoding.schema import StoreSchema
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=6) | st.text("a\x00\x01\xff", max_size=4)
 SMALL = st.binary(max_size=4) | st.text("\x00\xff", max_size=4).map(str.encode)

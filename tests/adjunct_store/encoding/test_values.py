@@ -11,7 +11,7 @@ import pytest
 
 from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.values import decode_values, encode_values
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 
 MOMENT = dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.timezone.utc)
 COLUMNS = {

@@ -24,7 +24,7 @@ from adjunct_store.engine import ApplyResult, PartitionProgress, PartitionStore
 from adjunct_store.engine import changes as changes_module
 from adjunct_store.engine.rocks import Database
 from adjunct_store.view import FORMS, View, open_view
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.adjunct_store.changes import AIRPORTS, ORDERED, batch_of, named
 
 FAA = st.sampled_from(["", "A", "AA", "AB", "B", "B\x00", "Ö", "ZZZ"])
@@ -238,7 +238,7 @@ _FULL_DISK = """
 import random, resource, sys
 from pathlib import Path
 from adjunct_store.engine import PartitionStore, PartitionProgress
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.adjunct_store.changes import AIRPORTS, batch_of, named
 batch = batch_of(AIRPORTS, [(f"{key:05}", named(random.randbytes(50).hex())) for key in range(10_000)])
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))  # no file can be larger
@@ -282,7 +282,7 @@ _BATCHES = """
 import random, sys
 from pathlib import Path
 from adjunct_store.engine import PartitionStore, PartitionProgress
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.adjunct_store.changes import AIRPORTS, batch_of, named
 draw = random.Random(3)
 try:

@@ -11,7 +11,7 @@ import pytest
 from rocksdict import Rdict
 
 from adjunct_store.engine.rocks import Database, Entry
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 from tests.limits import no_more_open_files
 
 

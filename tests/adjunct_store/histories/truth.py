@@ -15,15 +15,15 @@ from adjunct_store.versions import manifest as manifest_json
 from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.manifest import Manifest, VersionState, VisibleFrom
 from adjunct_store.versions.pin import SHARED
-from azure_account.clock import ManualClock
-from azure_account.errors import CorruptError
+from foundation.clock import ManualClock
+from foundation.errors import CorruptError
 from tests.adjunct_store.stores import NAMES, PARTITIONS
 from tests.histories import world as histories
 
 if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.pin import Pin
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 COPY = "'"
 PINS_EXPIRE = 28_000.0

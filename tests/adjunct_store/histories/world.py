@@ -13,9 +13,9 @@ from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.pins import ReaderId, pin_version, release
 from adjunct_store.versions.transitions import Publication
-from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError, TransientError
 from azure_account.location import Location
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer, ProcessDied, Reset
+from foundation.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError, TransientError
 from tests.adjunct_store.histories.truth import PINS_EXPIRE, Filler, Truth, blob_of, changes, reader_of
 from tests.adjunct_store.stores import NAMES, OTHER, PARTITIONS, SCHEMA, STORE, generations_in
 from tests.histories.process import HistoryProcess

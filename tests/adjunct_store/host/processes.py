@@ -19,9 +19,9 @@ from random import Random
 from typing import Any, TypeVar
 
 from adjunct_store.host.cleaning import clean_cache
-from azure_account.host_locks import exclusive
 from azure_account.memory.faults import FaultInjector
 from azure_account.retrying.retry_loop import Intercept, Request
+from foundation.host_locks import exclusive
 from tests.adjunct_store.host.stored import account_of, downloads, is_whole, opened
 from tests.state_backup.dying import OPERATIONS
 

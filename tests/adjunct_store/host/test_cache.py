@@ -12,11 +12,11 @@ import pytest
 
 from adjunct_store.host.cleaning import CacheCleanupResult, clean_cache
 from adjunct_store.host.folders import VERIFIED
-from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
-from azure_account.host_locks import exclusive, try_directory
 from azure_account.location import Location
 from azure_account.memory.faults import FaultInjector
+from foundation.clock import ManualClock
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
+from foundation.host_locks import exclusive, try_directory
 from state_backup.sweeping.sweep import plan_sweep
 from tests.adjunct_store.host.stored import FILES, STORE, Stored, downloads, is_whole, state, tree
 from tests.limits import file_size_limit

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from adjunct_store.host.folders import store_folder
-from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
+from foundation.errors import ConfigurationError
 
 BOX = MemoryAccount().container("box")
 

@@ -13,7 +13,7 @@ import pytest
 
 from adjunct_store.host.folders import store_folder
 from adjunct_store.host.working import Marker, WorkingDirectory, working_directory
-from azure_account.errors import ConfigurationError, CorruptError, TransientError
+from foundation.errors import ConfigurationError, CorruptError, TransientError
 from state_backup import ChecksumCache
 from tests.adjunct_store.host.stored import STORE, Stored, tree
 from tests.state_backup.dying import dying

@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from adjunct_store.spark import AdjunctStore, AdjunctStores, FillSpec, JoinSettings, join
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adjunct_store.versions.opening import BY_QUERY
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.adjunct_store.stores import new_account, opened, published
 
 if TYPE_CHECKING:

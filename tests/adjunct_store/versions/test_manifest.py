@@ -9,7 +9,7 @@ import pytest
 
 from adjunct_store.versions.manifest import Generation, Manifest, Version, VersionState, VisibleFrom, from_json, to_json
 from azure_account.documents.form import sealed
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 
 A, B = "1700000000000-1", "1700000000001-0"
 OLD = Generation(1, {"keys": ["tail"]}, 2, "planes 1")

@@ -14,11 +14,11 @@ from adjunct_store.versions.opening import FillRequirements, TakeoverPlan
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.versions.transitions import Publication
 from azure_account.account import BlobContainer
-from azure_account.errors import ConfigurationError, ConflictError, FencedError, NotFoundError, TransientError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
 from azure_account.memory.service import MemoryService
+from foundation.errors import ConfigurationError, ConflictError, FencedError, NotFoundError, TransientError
 from tests.adjunct_store.stores import (
     NAMES,
     OTHER,

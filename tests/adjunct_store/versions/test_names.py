@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adjunct_store.versions.names import StoreNames
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 NAMES = StoreNames("stores/planes")
 

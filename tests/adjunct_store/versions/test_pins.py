@@ -9,9 +9,9 @@ from adjunct_store.versions.pin import SHARED, Pin, PinAction, PinStep, counts, 
 from adjunct_store.versions.pins import ReaderId, pin_version, release
 from azure_account.account import BlobContainer
 from azure_account.documents.form import sealed
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, FaultInjector, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from tests.adjunct_store.stores import NAMES, OTHER, STORE, manifest_of, opened, published
 
 HIDDEN, NEWEST, OLDER, RETIRING = (

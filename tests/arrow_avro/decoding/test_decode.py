@@ -24,7 +24,7 @@ from arrow_avro.files.block_codecs import CODECS
 from arrow_avro.files.container_file import after_sync, block, blocks, header, read_header
 from arrow_avro.limits import ReadLimits
 from arrow_avro.schema import arrow_schema, infer, parse
-from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError
 from tests.arrow_avro.sync_marker import SYNC
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from arrow_avro.decoding.decode import decode_blob
 from arrow_avro.files.container_file import header, read_header
 from arrow_avro.limits import ReadLimits
 from arrow_avro.schema import parse
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 from tests.arrow_avro.sync_marker import SYNC
 
 pytestmark = pytest.mark.usefixtures("each_decoder")

@@ -16,7 +16,7 @@ from arrow_avro.decoding.legacy_calendar import LegacyCalendar
 from arrow_avro.decoding.plan import UnrepresentableValueError
 from arrow_avro.files.container_file import read_header
 from arrow_avro.schema import parse
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
 

@@ -20,7 +20,7 @@ from arrow_avro.files.block_codecs import CODECS, codec
 from arrow_avro.files.container_file import block, header
 from arrow_avro.limits import BeyondLimitError, ReadLimits
 from arrow_avro.varint import encode
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 from tests.arrow_avro.decoding.bounded import MIB, Case, DecodeResult, outcomes
 from tests.arrow_avro.decoding.test_scan import array, mapping, record
 from tests.arrow_avro.sync_marker import SYNC

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from arrow_avro.decoding.decode import decode_blob
 from arrow_avro.limits import ReadLimits
 from arrow_avro.schema import parse
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

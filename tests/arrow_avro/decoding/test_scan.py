@@ -32,7 +32,7 @@ from arrow_avro.files.container_file import block, blocks, header, read_header
 from arrow_avro.limits import ReadLimits
 from arrow_avro.schema import parse
 from arrow_avro.varint import encode
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 from tests.arrow_avro.sync_marker import SYNC
 
 pytestmark = pytest.mark.usefixtures("each_decoder")
@@ -426,7 +426,7 @@ def test_rows_that_the_bytes_cannot_hold_are_corrupt(rows: int, columns: list[st
 
 _HOSTILE = """
 import json, resource, sys
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 from arrow_avro.decoding.decode import decode_blob
 
 def peak():

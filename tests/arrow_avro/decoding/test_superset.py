@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from arrow_avro.decoding.decode import decode_blob
 from arrow_avro.decoding.superset import Difference, difference, superset
 from arrow_avro.schema import AvroSchema, arrow_schema, infer, parse, read_schema
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 Json = Any
 BYTE = {"type": "int", "sparkType": "byte"}

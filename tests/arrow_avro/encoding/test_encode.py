@@ -20,7 +20,7 @@ from arrow_avro import varint
 from arrow_avro.encoding.assembly import CHUNK
 from arrow_avro.encoding.encode import RowEncoder, raw_rows
 from arrow_avro.encoding.validate import validate_datums
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.arrow_avro.arrow_tables import LEAVES, UTC, batches, built
 from tests.arrow_avro.encoding.datums import ENUM, datums, record
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from arrow_avro.files.block_codecs import CODECS, Codec, codec
 from arrow_avro.files.container_file import block, blocks, header, read_header
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
     from azure_account.account import Bytes

@@ -23,7 +23,7 @@ from arrow_avro.files.container_file import (
     read_header,
 )
 from arrow_avro.varint import encode
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 from tests.arrow_avro.files.framed import SCHEMA, file_of
 from tests.arrow_avro.sync_marker import SYNC
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from arrow_avro.files.decompression import GzipMembers
 from arrow_avro.files.gzipped import is_gzip
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 
 MIB = 1 << 20
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from arrow_avro.files.container_file import SYNC_SIZE, InMemorySource, block, blocks, read_header
 from arrow_avro.files.splitting import is_splittable, split_blocks
 from arrow_avro.varint import encode
-from azure_account.errors import ConfigurationError, CorruptError
+from foundation.errors import ConfigurationError, CorruptError
 from tests.arrow_avro.files.framed import file_of
 from tests.arrow_avro.sync_marker import SYNC
 

@@ -13,7 +13,7 @@ from azure_account.cli.commands import ERROR, INTERRUPTED, CommonOptions, key_va
 from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import CommandContext, shell_of
-from azure_account.errors import ConfigurationError, NotFoundError
+from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from typer.testing import Result

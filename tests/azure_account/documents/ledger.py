@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.documents.document import DocumentBlob, Stored
 from azure_account.documents.owner import DocumentOwner, OwnedDocumentBlob
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from azure_account.errors import ConfigurationError, ConflictError, FencedError, TransientError
+from foundation.errors import ConfigurationError, ConflictError, FencedError, TransientError
 from tests.azure_account.documents.ledger import BLOB, Ledger, added, ledgers, own_ledger
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from azure_account.errors import AzureBlobError, ConflictError, FencedError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, Reset, TimeOut
 from azure_account.memory.service import MemoryService
+from foundation.errors import AzureBlobError, ConflictError, FencedError, TransientError
 from tests.azure_account.documents.ledger import BLOB, Ledger, added, from_json, ledgers, own_ledger
 
 if TYPE_CHECKING:

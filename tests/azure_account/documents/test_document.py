@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.documents.document import DocumentBlob, Stored
-from azure_account.errors import TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, FaultInjector, LateEffect, LostAnswer, Reset, on
+from foundation.errors import TransientError
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer

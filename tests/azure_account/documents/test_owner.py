@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from azure_account.account import BlobContainer, StorageAccount
-from azure_account.errors import ConflictError, FencedError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, NumberedAttempt, Reset, on
 from azure_account.memory.service import MemoryService
+from foundation.errors import ConflictError, FencedError, TransientError
 from tests.azure_account.documents.ledger import BLOB, added, own_ledger
 from tests.azure_account.documents.owner_contract import TestOwner, store_in, stored_entries
 

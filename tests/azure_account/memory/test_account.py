@@ -8,11 +8,11 @@ from typing import TypeVar
 import pytest
 
 from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Entity, Missing, Outcome, StorageAccount
-from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError, ConflictError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService, ServiceAssumptions
 from azure_account.retrying.retry_loop import Intercept, Request
+from foundation.clock import ManualClock
+from foundation.errors import ConfigurationError, ConflictError
 from tests.azure_account.contract import (
     TestBlobs,
     TestBlocks,

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.errors import ConfigurationError
 from azure_account.options.account_options import ACCOUNT_OPTIONS, AUTHS
 from azure_account.options.authentication import (
     Anonymous,
@@ -25,6 +24,7 @@ from azure_account.options.authentication import (
 )
 from azure_account.options.secret import Secret
 from azure_account.options.settings import account_settings
+from foundation.errors import ConfigurationError
 from tests.azure_account.settings_of import CONNECTION, KEY, SAS, settings_of
 
 if TYPE_CHECKING:

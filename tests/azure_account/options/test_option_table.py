@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.errors import ConfigurationError
 from azure_account.options.option_table import (
     Option,
     OptionTable,
@@ -19,6 +18,7 @@ from azure_account.options.option_table import (
     text,
     text_list,
 )
+from foundation.errors import ConfigurationError
 
 TABLE = OptionTable(
     (

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import ConfigurationError
 from azure_account.options.authentication import SasToken, SharedKey
 from azure_account.options.connection_string import EMULATOR_ACCOUNT, EMULATOR_KEY
 from azure_account.options.secret import Secret
 from azure_account.options.settings import Proxy
+from foundation.errors import ConfigurationError
 from tests.azure_account.settings_of import CONNECTION, KEY, SAS, settings_of
 
 if TYPE_CHECKING:

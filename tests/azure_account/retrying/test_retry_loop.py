@@ -20,8 +20,6 @@ from azure_account.account import (
     Outcome,
     Unknown,
 )
-from azure_account.clock import ManualClock
-from azure_account.errors import ConflictError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import (
     Fault,
@@ -38,6 +36,8 @@ from azure_account.memory.faults import (
     on,
 )
 from azure_account.retrying.policy import RetryPolicy
+from foundation.clock import ManualClock
+from foundation.errors import ConflictError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.connect import connect
-from azure_account.errors import ConfigurationError
 from azure_account.memory.service import ServiceAssumptions
+from foundation.errors import ConfigurationError
 from tests.azure_account.contract import (
     TestBlobs,
     TestBlocks,

@@ -12,13 +12,13 @@ from azure.storage.blob import StorageErrorCode
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import NewConnectionError, ProtocolError
 
-from azure_account.errors import AzureBlobError, ConfigurationError, NotFoundError
 from azure_account.options.authentication import Anonymous, Auth, DefaultIdentity, SasToken, SharedKey
 from azure_account.options.secret import Secret
 from azure_account.options.settings import AccountSettings
 from azure_account.sdk.failures import RequestContext, failure_of
 from azure_account.sdk.transport import AnswerDate
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
+from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
 
 URL = "https://acc.blob.core.windows.net"
 TOKEN = "sv=1&sig=S3CR3T00"

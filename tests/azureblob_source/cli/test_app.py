@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 from azure_account import connect
 from azure_account.cli.commands import INTERRUPTED, UNCONFIRMED
 from azure_account.cli.shell import CommandContext
-from azure_account.clock import ManualClock
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Fault, FaultInjector, ProcessDied
 from azure_account.memory.service import MemoryService
@@ -25,6 +24,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import plan_write
+from foundation.clock import ManualClock
 from tests.azureblob_source.write.sink_rows import committer, plan_of, put_anyway, stage_rows
 from tests.scripted_clock import ScriptedClock
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from azure_account.errors import AzureBlobError, ConflictError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.live import live_blobs
@@ -21,6 +20,7 @@ from azureblob_source.log.naming import log_version, schema_name
 from azureblob_source.options import EARLIEST
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.snapshot import kept_history
+from foundation.errors import AzureBlobError, ConflictError
 from tests.azureblob_source.log.committing import ROWS, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, plan_of, stage_rows
 from tests.histories.history import Event, History, draw_events

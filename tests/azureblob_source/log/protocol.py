@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from azure_account.account import IF_ABSENT, BlobContainer, Done
-from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, FaultInjector, NumberedAttempt
 from azure_account.retrying.retry_loop import Request
@@ -24,6 +23,7 @@ from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.metrics import batch_metrics
+from foundation.errors import AzureBlobError
 from tests.histories.process import SteppedProcess
 
 T = TypeVar("T")

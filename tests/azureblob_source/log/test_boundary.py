@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, TransientError
 from azure_account.memory.faults import Fault, FaultInjector, LateEffect, LostAnswer, Reset, Throttle, TimeOut, on
 from azureblob_source.log.boundary import Boundary, from_json, move_boundary, read_boundary, to_json
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, TransientError
 from tests.azureblob_source.write.sink_rows import new_account
 
 FAULTS = [LostAnswer(), TimeOut(), Reset(), Throttle(1.0), LateEffect(1), LateEffect(2)]

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import ConflictError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.faults import (
     Fault,
     FaultInjector,
@@ -22,6 +21,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, to_json
 from azureblob_source.log.naming import log_name, schema_name
 from azureblob_source.log.stream_notes import LogFacts
+from foundation.errors import ConflictError, CorruptError, NotFoundError, TransientError
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.account import BlobAttributes
-from azure_account.errors import ConfigurationError, CorruptError
 from azureblob_source.log.entry import (
     RECENT_TRANSACTIONS,
     BlobEntry,
@@ -24,6 +23,7 @@ from azureblob_source.log.entry import (
     to_json,
 )
 from azureblob_source.log.naming import batches_stream, log_name
+from foundation.errors import ConfigurationError, CorruptError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "log"
 GOLDEN = FIXTURES / "entry_format_1.json"

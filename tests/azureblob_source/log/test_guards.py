@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.account import BlobAttributes
-from azure_account.clock import SystemClock
-from azure_account.errors import AzureBlobError, ConflictError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
 from azure_account.memory.service import MemoryService, ServiceAssumptions
@@ -20,6 +18,8 @@ from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data, log_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out
+from foundation.clock import SystemClock
+from foundation.errors import AzureBlobError, ConflictError
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, new_account, plan_of, stage_rows, visible_blobs
 from tests.histories.mutants import Mutant, edited

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import ConflictError, NotFoundError
 from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction, from_json, to_json
@@ -19,6 +18,7 @@ from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name, log_version, schema_name
 from azureblob_source.log.stream_notes import LogFacts
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
+from foundation.errors import ConflictError, NotFoundError
 from tests.azureblob_source.log.committing import ROWS, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, stage_rows
 

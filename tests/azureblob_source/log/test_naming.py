@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from azure_account.errors import ConfigurationError
 from azure_account.names import check_blob
 from azureblob_source.log.naming import (
     batches_stream,
@@ -24,6 +23,7 @@ from azureblob_source.log.naming import (
     partition_level,
     schema_name,
 )
+from foundation.errors import ConfigurationError
 
 STARTED = datetime(2013, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.account import IF_ABSENT, BlobAttributes
-from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
 from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
@@ -26,6 +25,7 @@ from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from azureblob_source.read.snapshot import take_snapshot
+from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, committed, published, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, stage_rows, visible_blobs
 from tests.scripted_clock import ActingClock

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import FencedError
 from azure_account.memory.faults import (
     Crash,
     Fault,
@@ -23,6 +22,7 @@ from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.naming import blob_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.repair import RepairPlan, RepairResult, plan_repair, repair
+from foundation.errors import FencedError
 from tests.azureblob_source.log.committing import batch_committed, committed, published
 from tests.azureblob_source.write.sink_rows import new_account
 

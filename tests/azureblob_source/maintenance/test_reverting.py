@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from _pytest.outcomes import Failed
 
-from azure_account.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError, NotFoundError
 from azure_account.memory.faults import (
     Crash,
     Fault,
@@ -32,6 +31,7 @@ from azureblob_source.maintenance.reverting import RevertPlan, carry_out, plan_r
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from azureblob_source.read.following import Follower, TriggerLimits
 from azureblob_source.read.snapshot import take_snapshot
+from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, FencedError, NotFoundError
 from tests.azureblob_source.write.sink_rows import (
     NOON,
     blob_rows,

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_account.account import BlobAttributes
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
 from azure_account.memory.faults import (
     Crash,
     Fault,
@@ -39,6 +38,7 @@ from azureblob_source.maintenance.vacuum import (
     plan_vacuum,
     vacuum,
 )
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from tests.azureblob_source.log.committing import batch_committed, published
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_rows
 

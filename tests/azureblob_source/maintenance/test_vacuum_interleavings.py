@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from azure_account.account import BlobContainer
-from azure_account.errors import AzureBlobError
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer, Reset, Throttle
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
@@ -25,6 +24,7 @@ from azureblob_source.log.entry import LogEntry, from_json
 from azureblob_source.log.naming import log_prefix, log_version
 from azureblob_source.maintenance import vacuum as vacuum_module
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from foundation.errors import AzureBlobError
 from tests.azureblob_source.log.protocol import STREAM, FaultyProcess, Progress, Row, SharedState, drive, log_first
 from tests.histories.history import check_events
 from tests.histories.machine import SeededMachine, run_histories

@@ -23,10 +23,10 @@ import pytest
 from arrow_avro import header, read_header
 from arrow_avro.decoding.scanners import VARIABLE
 from arrow_avro.recursion import written_out
-from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.read.options import source_options
 from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
 from tests.arrow_avro.conftest import MISSING
 from tests.azureblob_source.write.sink_rows import ACCOUNT
 from tests.histories.history import check_events

@@ -13,8 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from arrow_avro import AvroSchema, parse
 from azure_account.account import BlobAttributes
-from azure_account.clock import ManualClock
-from azure_account.errors import ConflictError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
 from azureblob_source.log.commit_log import CommitLog
@@ -22,6 +20,8 @@ from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, to_json
 from azureblob_source.log.naming import log_name, schema_name
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
+from foundation.clock import ManualClock
+from foundation.errors import ConflictError, NotFoundError, TransientError
 from tests.azureblob_source.log.protocol import Driver, Progress, Row, SharedState, log_first
 from tests.azureblob_source.write.sink_rows import NOON, new_account
 from tests.histories.history import check_events

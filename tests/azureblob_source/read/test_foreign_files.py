@@ -14,13 +14,13 @@ import fastavro
 import pytest
 
 from arrow_avro import CODECS, arrow_schema, parse
-from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import ListingRules, take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
+from foundation.clock import ManualClock
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from tests.scripted_clock import ActingClock
 
 if TYPE_CHECKING:

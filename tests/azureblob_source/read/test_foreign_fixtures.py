@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from azure_account.errors import CorruptError
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
+from foundation.errors import CorruptError
 from tests.scripted_clock import ActingClock
 
 FOREIGN = Path(__file__).parents[2] / "fixtures" / "foreign"

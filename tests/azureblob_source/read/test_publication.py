@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from azure_account.account import BlobAttributes
-from azure_account.clock import ManualClock
-from azure_account.errors import TransientError
 from azureblob_source.log.entry import ATTEMPT, BlobEntry
 from azureblob_source.read.publication import PublicationWait, not_visible
+from foundation.clock import ManualClock
+from foundation.errors import TransientError
 from tests.azureblob_source.write.sink_rows import new_account
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_avro import GunzippedSource
-from azure_account.errors import CorruptError
 from azure_account.memory.faults import FaultInjector
 from azureblob_source.read.blob_bytes import FIRST_REQUEST, BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead
 from azureblob_source.read.splits import split_blobs
+from foundation.errors import CorruptError
 from tests.azureblob_source.read.request_sizes import request_sizes
 from tests.azureblob_source.write.sink_rows import new_account
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account import connect
-from azure_account.errors import ConflictError, NotFoundError
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.splits import Split, split_blobs
+from foundation.errors import ConflictError, NotFoundError
 from tests.azureblob_source.read.test_split_reader import avro_file, numbered, rows_of
 from tests.scripted_clock import ActingClock
 

@@ -12,8 +12,6 @@ import pyarrow as pa
 import pytest
 
 from arrow_avro import header, parse
-from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, on
 from azureblob_source.log.commit_log import CommitLog
@@ -23,6 +21,8 @@ from azureblob_source.read.blob_bytes import FIRST_REQUEST
 from azureblob_source.read.snapshot import ListingRules, take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
+from foundation.clock import ManualClock
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError, TransientError
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_blobs
 from tests.scripted_clock import ActingClock
 

@@ -11,8 +11,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
@@ -21,6 +19,8 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.read.options import source_options
 from azureblob_source.read.source import ReadPlan, SnapshotReader, SplitsPartition, _as, spark_schema
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, NotFoundError
 from tests.arrow_avro.spark_arrays import array_of, in_nanoseconds, kind_of
 from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, put_anyway, stage_rows
 

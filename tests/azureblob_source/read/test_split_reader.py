@@ -18,7 +18,6 @@ from opentelemetry import metrics as telemetry
 
 from arrow_avro import CODECS, DEFAULT_LIMITS, SYNC_SIZE, ReadLimits, block, blocks, header, parse, read_header
 from arrow_avro.varint import encode
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import (
     Crash,
@@ -40,6 +39,7 @@ from azureblob_source.read.read_ahead import REQUEST_BYTES, ReadAhead
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import Split, split_blobs
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, TransientError
 from tests.arrow_avro.sync_marker import SYNC
 from tests.azureblob_source.read.request_sizes import request_sizes
 from tests.azureblob_source.test_metrics import Meter

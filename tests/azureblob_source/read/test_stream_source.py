@@ -11,8 +11,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from arrow_avro import spark_of
 from azure_account import connect
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, ConflictError
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
@@ -20,6 +18,8 @@ from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.read.stream_source import RefusedReader, stream_reader
 from azureblob_source.read.views import VIEWS
 from azureblob_source.write.options import sink_options
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, ConflictError
 from tests.azureblob_source.write.sink_rows import committer, plan_of, stage_rows
 from tests.spark.versions import append_version
 

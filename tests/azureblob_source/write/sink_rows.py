@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from azure_account.clock import SYSTEM_CLOCK, Clock, ManualClock
-from azure_account.errors import AzureBlobError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import ProcessDied
 from azureblob_source.log.commit import commit_and_publish
@@ -26,6 +24,8 @@ from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import WritePlan, plan_write
 from azureblob_source.write.staged_task import StagedTask
 from azureblob_source.write.staging import RandomNames, StreamCalls, stage
+from foundation.clock import SYSTEM_CLOCK, Clock, ManualClock
+from foundation.errors import AzureBlobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from azure_account.errors import ConfigurationError, ConflictError, FencedError, TransientError
 from azure_account.memory.faults import (
     Crash,
     Fault,
@@ -35,6 +34,7 @@ from azureblob_source.metrics import batch_metrics
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write import batch as batch_module
 from azureblob_source.write.staged_task import StagedTask
+from foundation.errors import ConfigurationError, ConflictError, FencedError, TransientError
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, kept, rows
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from azure_account import connect
-from azure_account.errors import FencedError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import plan_write
 from azureblob_source.write.sink import CommitMessage, StreamWriter
+from foundation.errors import FencedError
 from state_backup.record.names import StateNames
 from tests.azureblob_source.write.sink_rows import stage_rows
 from tests.state_backup.spark.checkpoint_files import QUERY, batch_files, write_files

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, at, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, Transaction, to_json
@@ -36,6 +35,7 @@ from control_messages.messages import (
     to_fields,
 )
 from control_messages.producer import FOR_THE_SINK, ProducerSpec
+from foundation.errors import ConfigurationError, NotFoundError
 from tests.azureblob_source.control_table import control_table
 from tests.azureblob_source.log.committing import WEEK_AND_A_DAY
 from tests.azureblob_source.write.sink_rows import (

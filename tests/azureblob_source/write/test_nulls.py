@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.azureblob_source.write.sink_rows import (
     blob_rows,
     committer,

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from arrow_avro import EncodedRows, blocks, codec, read_header
 from arrow_avro.varint import encode
-from azure_account.clock import ManualClock
 from azureblob_source.write.open_blobs import BlobFormat, BlobLimits, FinishedBlob, OpenBlobs, SealedBlock
 from azureblob_source.write.routing import Route
+from foundation.clock import ManualClock
 
 SCHEMA = '{"type":"record","name":"row","fields":[{"name":"v","type":"bytes"}]}'
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)

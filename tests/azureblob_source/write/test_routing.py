@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.errors import ConfigurationError
 from azureblob_source.log.naming import partition_level
 from azureblob_source.write.routing import Route, Router, slices
+from foundation.errors import ConfigurationError
 
 ROWS = pa.schema([("stream", pa.string()), ("part", pa.string()), ("n", pa.int64())])
 streams = st.sampled_from(["a", "b/c", "a"]) | st.none()

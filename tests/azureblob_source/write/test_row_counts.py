@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from azure_account.errors import ConflictError, RowCountError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.write import row_counts
 from azureblob_source.write.row_counts import RowCounts
 from azureblob_source.write.staged_task import StagedTask
 from control_messages.producer import ProducerSpec
+from foundation.errors import ConflictError, RowCountError
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_rows
 from tests.histories.mutants import Mutant, edited, replaced
 

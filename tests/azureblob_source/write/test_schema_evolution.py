@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_avro import AvroSchema, arrow_schema, infer, superset
-from azure_account.errors import ConfigurationError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.snapshot import take_snapshot, writer_schemas
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from azureblob_source.write.schema_evolution import Refusal, check_names, refusal
+from foundation.errors import ConfigurationError
 from tests.azureblob_source.write.sink_rows import (
     committer,
     new_account,

@@ -12,11 +12,11 @@ import pytest
 from azure.storage.blob import ContainerClient, generate_container_sas
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError, NotFoundError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.planning import prepare_write
 from azureblob_source.write.sink import BatchWriter, container_of
+from foundation.clock import ManualClock
+from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

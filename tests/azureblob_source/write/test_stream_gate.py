@@ -13,8 +13,6 @@ import pyarrow as pa
 import pytest
 
 from arrow_avro import superset
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.errors import ConfigurationError, ConflictError
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
@@ -27,6 +25,8 @@ from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.read.snapshot import writer_schemas
 from azureblob_source.write.staging import StreamCalls, stage
 from azureblob_source.write.stream_gate import StreamGate
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConfigurationError, ConflictError
 from tests.azureblob_source.write.sink_rows import (
     committer,
     new_account,

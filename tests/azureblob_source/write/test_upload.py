@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arrow_avro import codec
-from azure_account.errors import ConfigurationError, TransientError
 from azure_account.memory.faults import FaultInjector, Unreachable, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log.naming import block_id
 from azureblob_source.write.open_blobs import BlobFormat, SealedBlock
 from azureblob_source.write.upload import BlockUploader, Staged
+from foundation.errors import ConfigurationError, TransientError
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import psutil
 import pytest
 
-from azure_account.clock import SystemClock
 from coordination.cli import guard
 from coordination.cli.child import Child, Ended, Failed, Result, Stopped
+from foundation.clock import SystemClock
 from tools import reporting
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from azure_account.cli.json_lines import json_line
-from azure_account.errors import CorruptError
 from coordination.cli.as_json import status_json
 from coordination.cli.as_text import age_text, changes, status_text
 from coordination.cli.notes import listing, notes, task_state
@@ -17,6 +16,7 @@ from coordination.cli.report import JobReport, JobSnapshot, LeaderReport, job_re
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.processors.coordinator_state import ListedRow, ProcessorDeclaration, ProcessorRow
 from coordination.processors.job_model import Assignment, BarrierState, JobModel, PublishedModel, to_content
+from foundation.errors import CorruptError
 
 A, B, C = "a-00000001", "b-00000002", "c-00000003"
 BLOB = "box/coordination/flights/job.json"

@@ -11,8 +11,6 @@ from typer.testing import CliRunner
 
 from azure_account.cli.commands import ERROR, INTERRUPTED
 from azure_account.cli.shell import CommandContext
-from azure_account.clock import ManualClock
-from azure_account.errors import NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, Reset, on
 from azure_account.retrying.retry_loop import Intercept, Request
@@ -23,6 +21,8 @@ from coordination.names import names_of
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming, LeaseTiming
+from foundation.clock import ManualClock
+from foundation.errors import NotFoundError
 from tests.scripted_clock import ScriptedClock
 
 if TYPE_CHECKING:

@@ -12,8 +12,6 @@ from uuid import uuid4
 
 import pytest
 
-from azure_account.clock import SystemClock
-from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
@@ -22,6 +20,8 @@ from coordination.leadership.leader import LeaseLock
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.names import leader_blob
 from coordination.timing import LeaseTiming
+from foundation.clock import SystemClock
+from foundation.errors import ConfigurationError
 from tests.coordination.leadership.electing import blob_in
 from tools import reporting
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 T = TypeVar("T")
 BLOB = leader_blob("report")

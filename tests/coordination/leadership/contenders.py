@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.account import IF_ABSENT, Done, Unknown
-from azure_account.errors import TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, TimeOut, Unreachable
 from azure_account.retrying.policy import RetryPolicy
@@ -19,16 +18,17 @@ from coordination.leadership.election import Deposed, Elected, Election, Waiting
 from coordination.leadership.lease import Lease, Renewed, Term
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.timing import LeaseTiming
+from foundation.errors import TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from azure_account.account import BlobProperties, Outcome
-    from azure_account.clock import Clock
     from azure_account.memory.faults import Fault, NumberedAttempt
     from azure_account.retrying.retry_loop import Request
     from coordination.leadership.election import Change
     from coordination.leadership.lease import Renewal
+    from foundation.clock import Clock
 
 T = TypeVar("T")
 BLOB = "jobs/flights"

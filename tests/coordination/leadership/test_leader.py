@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from azure_account.clock import SystemClock
-from azure_account.errors import ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
 from coordination import metrics
 from coordination.leadership.leader import LeaderElector
+from foundation.clock import SystemClock
+from foundation.errors import ConfigurationError
 from tests.coordination.leadership.electing import BLOB, LASTING, QUICK, Gate, Recorder, elector, leased, wait_for
 from tests.exported import exporting
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from azure_account.errors import NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, TimeOut, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from coordination.leadership.leader import LeaderElector
+from foundation.errors import NotFoundError
 from tests.coordination.leadership.electing import (
     BLOB,
     LASTING,

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.account import Done, Unknown
-from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, Refuse, TimeOut, on
 from coordination.leadership.lease import Lease, Lost, NotAcquired, Renewed, Term
 from coordination.leadership.lease_document import LeaseDocument, from_json
 from coordination.timing import LeaseTiming
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
 from tests.coordination.leadership.contenders import OwnClock
 
 if TYPE_CHECKING:
     from azure_account.account import BlobProperties
-    from azure_account.clock import Clock, ManualClock
+    from foundation.clock import Clock, ManualClock
 
 BLOB = "jobs/flights"
 numbers = itertools.count(1)

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from azure_account.errors import ConfigurationError, ConflictError, FencedError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, TimeOut, on
 from coordination.leadership.leader import LeaseLock
+from foundation.errors import ConfigurationError, ConflictError, FencedError
 from tests.coordination.leadership.electing import BLOB, LASTING, blob_in, ended, leased, raises
 
 

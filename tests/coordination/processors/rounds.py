@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azure_account.errors import TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
 from azure_account.retrying.policy import RetryPolicy
@@ -19,12 +18,13 @@ from coordination.processors.job_model import PublishedModel, from_content
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming
+from foundation.errors import TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from azure_account.clock import ManualClock
     from azure_account.memory.faults import Script
+    from foundation.clock import ManualClock
 
 BLOB = "jobs/flights"
 JOB = "flights"

@@ -13,9 +13,7 @@ import pytest
 from azure.storage.blob import AccountSasPermissions, ContainerClient, ResourceTypes, generate_account_sas
 
 from azure_account.account import Entity
-from azure_account.clock import SystemClock
 from azure_account.connect import connect
-from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError, TransientError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
@@ -23,6 +21,8 @@ from coordination import metrics
 from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
 from coordination.timing import CoordinatorTiming, LeaseTiming
+from foundation.clock import SystemClock
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError, TransientError
 from tests.azure_account.settings_of import settings_of
 from tests.coordination.processors.rounds import Job
 from tests.exported import exporting

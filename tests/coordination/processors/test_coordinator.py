@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
@@ -17,6 +16,7 @@ from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import CoordinatorTiming, LeaseTiming
+from foundation.errors import ConfigurationError, NotFoundError
 from tools import reporting
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import FencedError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
@@ -28,6 +27,7 @@ from coordination.processors.coordinator_state import (
 from coordination.processors.job_model import Assignment, BarrierState, JobModel, PublishedModel
 from coordination.processors.liveness import CounterObservation, FailureDetector
 from coordination.timing import LeaseTiming
+from foundation.errors import FencedError
 from tests.coordination.leadership.electing import leased
 from tests.coordination.processors.rounds import TIMING, Job
 from tests.coordination.processors.test_coordinator import LEASE, Listener, start, wait_for
@@ -36,8 +36,8 @@ from tests.coordination.processors.test_coordinator import TIMING as QUICK
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from azure_account.clock import ManualClock
     from azure_account.memory.faults import NumberedAttempt
+    from foundation.clock import ManualClock
 
 SEVEN = JobModel(7, ("a", "b"), {"t1": Assignment("a", 7), "t2": Assignment("b", 7)})
 EIGHT = JobModel(8, ("a", "b", "c"), {"t1": Assignment("a", 7), "t2": Assignment("c", 8)})

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.errors import CorruptError
 from coordination.processors.job_model import (
     Assignment,
     BarrierState,
@@ -20,6 +19,7 @@ from coordination.processors.job_model import (
     next_model,
     to_content,
 )
+from foundation.errors import CorruptError
 
 TASKS = ["t1", "t2", "t3", "t4"]
 members = st.sets(st.sampled_from(["a", "b", "c", "d", "e", "f"]), max_size=6)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import TransientError
 from azure_account.memory.faults import TimeOut, on
 from coordination import metrics
+from foundation.errors import TransientError
 from tests.coordination.processors.rounds import TIMING, Job, Runs
 from tests.exported import Exported, exporting
 

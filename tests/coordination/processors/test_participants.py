@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from azure_account.account import Done
-from azure_account.errors import AzureBlobError, ConfigurationError
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.policy import RetryPolicy
 from coordination.leadership.election import Election
@@ -26,6 +25,7 @@ from coordination.processors.listener_calls import ListenerError
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming
+from foundation.errors import AzureBlobError, ConfigurationError
 from tests.coordination.leadership.contenders import BLOB, OwnClock, SlowFaults
 from tests.coordination.processors.mistakes import IDLE_MISTAKES, MISTAKES
 from tests.histories.history import check_events

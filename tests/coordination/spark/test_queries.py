@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from azure_account.clock import SystemClock
-from azure_account.errors import FencedError, TransientError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from coordination import LeaderElector, LeaseTiming, waits
 from coordination.spark import LeaderQuery, QueryLimits, TaskQueries, queries
+from foundation.clock import SystemClock
+from foundation.errors import FencedError, TransientError
 from tools.reporting import wait_for
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FENCED = RuntimeError("""Traceback (most recent call last):
   File "sink.py", line 1, in commit
-azure_account.errors.FencedError: commit to m07 failed: the stream is at epoch 9
+foundation.errors.FencedError: commit to m07 failed: the stream is at epoch 9
 	at org.apache.spark.sql""")
 
 STOP_TIMED_OUT = RuntimeError("""An error occurred while calling o38.stop.

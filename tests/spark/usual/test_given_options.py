@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from azure_account.errors import ConfigurationError
 from azureblob_source.read.options import source_options
 from azureblob_source.write.options import sink_options
+from foundation.errors import ConfigurationError
 from tests.spark.usual.recorder import recorder
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from azure_account.clock import ManualClock
 from azure_account.documents import form
-from azure_account.errors import ConfigurationError, CorruptError, FencedError
+from foundation.clock import ManualClock
+from foundation.errors import ConfigurationError, CorruptError, FencedError
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.record.names import StateNames

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_account.documents.form import sealed
-from azure_account.errors import ConfigurationError, NotFoundError
+from foundation.errors import ConfigurationError, NotFoundError
 from state_backup import MayBeEmpty, TaskIdentity, checkpoints, open_state, plan_sweep, restore, set_keep, sweep
 from state_backup.backup.settings import WriterSettings
 from state_backup.record.names import StateNames

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.clock import ManualClock
-from azure_account.errors import FencedError
 from azure_account.memory.faults import FaultInjector
+from foundation.clock import ManualClock
+from foundation.errors import FencedError
 from state_backup import TaskIdentity, checkpoints, open_state, restore, verify
 from state_backup.backup.notes import WriterNotes
 from state_backup.backup.settings import WriterSettings

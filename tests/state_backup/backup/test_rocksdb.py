@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from rocksdict import AccessType, Options, Rdict, WriteBatch
 
-from azure_account.errors import ConfigurationError
-from azure_account.report import ProgressCallbacks
+from foundation.errors import ConfigurationError
+from foundation.report import ProgressCallbacks
 from state_backup import TaskIdentity, open_state, restore
 from state_backup.backup.rocksdb import rocksdb_checkpoint
 from tests.state_backup.states import check_no_orphans, new_account, state_in

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.retrying.retry_loop import Request
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
 from state_backup.backup import upload
 from state_backup.backup.upload import FileUploader
 from state_backup.index.dir_diff import next_index, to_upload

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
 from azure_account.memory.faults import Crash, FaultInjector, LostAnswer, ProcessDied, Refuse, on
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
 from state_backup.backup.settings import TaskIdentity, WriterHandover, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.restoring.restore import checkpoints, restore

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from azure_account.cli.commands import ERROR, INTERRUPTED, UNCONFIRMED, location_of
 from azure_account.cli.progress import EVERY_SECONDS
 from azure_account.cli.shell import CommandContext
-from azure_account.clock import ManualClock
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
+from foundation.clock import ManualClock
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.cli.app import app

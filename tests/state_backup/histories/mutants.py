@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import TransientError
+from foundation.errors import TransientError
 from state_backup.backup.writer import StateWriter
 from state_backup.record.names import StateNames
 from state_backup.record.store import record_store

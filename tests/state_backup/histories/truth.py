@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from azure_account.errors import AzureBlobError
+from foundation.errors import AzureBlobError
 from state_backup.index import snapshot_index
 from state_backup.record.record import CheckpointRecord, from_json
 from tests.histories import world as histories

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azure_account.errors import ConflictError, FencedError, NotFoundError, TransientError
 from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
+from foundation.errors import ConflictError, FencedError, NotFoundError, TransientError
 from state_backup.backup import writer as writer_module
 from state_backup.backup.arguments import MayBeEmpty
 from state_backup.backup.keeping import set_keep

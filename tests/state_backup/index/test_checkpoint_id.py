@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 from state_backup.index.checkpoint_id import CheckpointId, next_id
 
 TIMES = st.integers(0, 2**63)

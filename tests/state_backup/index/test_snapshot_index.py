@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.errors import AzureBlobError, ConfigurationError, CorruptError
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError
 from state_backup.index.snapshot_index import (
     DirIndex,
     FileBlob,

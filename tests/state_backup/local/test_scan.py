@@ -13,7 +13,7 @@ import pytest
 from blake3 import blake3 as new_blake3
 from hypothesis import given
 
-from azure_account.errors import ConfigurationError, ConflictError, NotFoundError
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from state_backup.local import scan as module
 from state_backup.local.scan import MOST_LEVELS, ChecksumCache, scan
 from tests.state_backup.index.trees import TREES, Tree, local

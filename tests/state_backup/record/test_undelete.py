@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import NotFoundError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.memory.service import MemoryService
+from foundation.errors import NotFoundError
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.record.ttl import TAG

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from azure_account.errors import ConfigurationError, TransientError
 from azure_account.memory.faults import FaultInjector, Refuse, Unreachable, on
 from azure_account.retrying.retry_loop import Intercept, Request
+from foundation.errors import ConfigurationError, TransientError
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.local import place

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import ConfigurationError, CorruptError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, Refuse, at, on
 from azure_account.memory.service import MemoryService
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.local.scan import ChecksumCache

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from azure_account.errors import ConfigurationError, TransientError
 from azure_account.memory.faults import FaultInjector, Unreachable, on
+from foundation.errors import ConfigurationError, TransientError
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.local import exchange, place

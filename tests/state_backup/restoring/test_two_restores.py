@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from azure_account.errors import ConfigurationError, ConflictError, TransientError
 from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
+from foundation.errors import ConfigurationError, ConflictError, TransientError
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.local import place

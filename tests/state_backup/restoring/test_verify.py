@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from azure_account.account import BlobAttributes
-from azure_account.errors import CorruptError, NotFoundError, TransientError
 from azure_account.location import Location
 from azure_account.memory.faults import FaultInjector, TimeOut, always, on
-from azure_account.report import ProgressCallbacks
 from azure_account.retrying.retry_loop import Request
+from foundation.errors import CorruptError, NotFoundError, TransientError
+from foundation.report import ProgressCallbacks
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.record.names import StateNames

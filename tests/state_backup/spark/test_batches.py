@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, TransientError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import (
     Crash,
@@ -29,6 +28,7 @@ from azure_account.memory.faults import (
 )
 from azure_account.retrying.policy import RetryPolicy
 from azure_account.retrying.retry_loop import Intercept, Request
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, FencedError, TransientError
 from state_backup.backup.settings import WriterSettings
 from state_backup.spark import back_up_batch, restore_checkpoint
 from state_backup.spark.writers import resumed_writer

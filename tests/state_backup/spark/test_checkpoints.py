@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from azure_account.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, Refuse, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
 from state_backup import checkpoints, open_state
 from state_backup.backup.settings import TaskIdentity
 from state_backup.local.claim import claimed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.errors import CorruptError
+from foundation.errors import CorruptError
 from state_backup.spark import restore_checkpoint
 from state_backup.spark.batches import back_up_batch
 from state_backup.spark.relocation import relocate

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_account.errors import ConflictError, CorruptError
+from foundation.errors import ConflictError, CorruptError
 from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot
 from tests.state_backup.spark.checkpoint_files import batch_files, write_files
 

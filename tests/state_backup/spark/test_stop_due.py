@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from azure_account.clock import ManualClock
+from foundation.clock import ManualClock
 from state_backup.spark.stop_due import BackupDeadline
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from state_backup.record.ttl import DAYS, WITH_TTL
 from state_backup.sweeping.lifecycle import lifecycle_policy
 

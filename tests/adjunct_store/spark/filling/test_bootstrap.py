@@ -14,10 +14,10 @@ from adjunct_store.spark import wait_until_ready
 from adjunct_store.versions.manifest_store import open_fill
 from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.transitions import Publication
-from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError, NotFoundError, TransientError
 from azure_account.location import Location
 from azure_account.memory.faults import FaultInjector, Unreachable, on
+from foundation.clock import ManualClock
+from foundation.errors import ConfigurationError, NotFoundError, TransientError
 from tests.adjunct_store.stores import STORE, new_account, published
 from tests.adjunct_store.stores import opened as opened_fill
 from tests.adjunct_store.tasks import location_of

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill_spec import FillSpec, KeyValueExtractor
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,12 +15,12 @@ from adjunct_store.spark import FillSettings, FillSpec, fill_data_sets, load_dat
 from adjunct_store.spark.filling import data_sets as module
 from adjunct_store.spark.filling.data_sets import DataSetVersions, data_sets
 from adjunct_store.versions.manifest_store import read_manifest
-from azure_account.errors import ConfigurationError, NotFoundError
 from azure_account.location import Location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from control_messages.producer import ProducerSpec
 from control_messages.spark import AzureBlobTransport, control_envelopes
+from foundation.errors import ConfigurationError, NotFoundError
 from tests.adjunct_store.spark.planes import Planes, settings_of, spec_of
 
 if TYPE_CHECKING:

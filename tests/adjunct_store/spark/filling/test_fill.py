@@ -13,7 +13,7 @@ from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill import BATCH_SOURCE, VersionWriter
 from adjunct_store.versions.manifest_store import open_fill, read_manifest
 from adjunct_store.versions.opening import FillRequirements
-from azure_account.errors import ConfigurationError, FencedError
+from foundation.errors import ConfigurationError, FencedError
 from tests.adjunct_store.spark.planes import COLUMNS, Planes
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from adjunct_store import metrics
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.exported import Exported, exporting
 
 if TYPE_CHECKING:

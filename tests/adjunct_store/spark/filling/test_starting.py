@@ -10,7 +10,7 @@ import pytest
 from adjunct_store.spark.filling import starting
 from adjunct_store.spark.filling.query_checkpoint import CheckpointState
 from adjunct_store.spark.filling.starting import BatchGate, QueryStart
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.adjunct_store.stores import manifest_of, new_account, opened, published
 
 if TYPE_CHECKING:

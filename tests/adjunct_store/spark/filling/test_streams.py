@@ -24,10 +24,10 @@ from adjunct_store.spark.filling import stream_plan
 from adjunct_store.spark.filling.streams import is_truncation
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import pin_version
-from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError
 from azure_account.location import Location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from foundation.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError
 from tests.adjunct_store.spark.planes import SCHEMA
 from tests.spark.versions import append_version
 

@@ -12,10 +12,10 @@ import pytest
 from adjunct_store.spark.reading import batch_pins
 from adjunct_store.spark.reading.batch_pins import BatchPins, PinHold
 from adjunct_store.versions.pins import pin_version
-from azure_account.errors import AzureBlobError, ConfigurationError, TransientError
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
+from foundation.errors import AzureBlobError, ConfigurationError, TransientError
 from tests.adjunct_store.stores import NAMES, STORE, manifest_of, new_account, opened, published
 from tests.adjunct_store.tasks import location_of
 

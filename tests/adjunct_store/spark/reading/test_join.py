@@ -25,7 +25,7 @@ from adjunct_store.spark import (
     task_reader,
 )
 from adjunct_store.versions.names import StoreNames
-from azure_account.errors import ConfigurationError, NotFoundError
+from foundation.errors import ConfigurationError, NotFoundError
 from tests.spark.errors import error_of
 from tools.reporting import wait_for
 

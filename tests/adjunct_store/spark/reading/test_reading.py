@@ -16,7 +16,7 @@ from adjunct_store.spark.reading import join as join_module
 from adjunct_store.spark.reading.join import Joiner, gathered
 from adjunct_store.spark.reading.lookup import _looker
 from adjunct_store.view import FORMS, Form, View, open_view
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 from tests.adjunct_store.changes import batch_of as changes_of
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.pins import release
 from adjunct_store.view import FORMS, Form, View
-from azure_account.errors import CorruptError, NotFoundError, TransientError
-from azure_account.host_locks import exclusive, try_directory
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
+from foundation.errors import CorruptError, NotFoundError, TransientError
+from foundation.host_locks import exclusive, try_directory
 from state_backup.restoring.restore import materialise
 from tests.adjunct_store.tasks import BatchWriter, location_of
 

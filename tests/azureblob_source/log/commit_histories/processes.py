@@ -13,8 +13,8 @@ from tests.histories.process import HistoryProcess
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from azure_account.clock import ManualClock
     from azure_account.retrying.retry_loop import Request
+    from foundation.clock import ManualClock
     from tests.azureblob_source.log.commit_histories.world import CommitWorld
 
 

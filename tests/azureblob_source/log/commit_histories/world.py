@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from azure_account.errors import AzureBlobError, ConflictError, CorruptError, FencedError, NotFoundError, TransientError
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
@@ -27,6 +26,7 @@ from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.planning import WritePlan
 from azureblob_source.write.staged_task import StagedTask
+from foundation.errors import AzureBlobError, ConflictError, CorruptError, FencedError, NotFoundError, TransientError
 from tests.azureblob_source.log.commit_histories.processes import CommitProcess
 from tests.azureblob_source.log.commit_histories.truth import Row, Truth
 from tests.azureblob_source.write.sink_rows import plan_of

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from azure_account.errors import AzureBlobError, ConflictError, FencedError, NotFoundError, TransientError
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction, from_json
 from azureblob_source.log.naming import batches_stream, blob_name, is_batch_log, log_stream, log_version
@@ -28,6 +27,7 @@ from azureblob_source.read.following import Follower, TriggerLimits
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.staged_task import StagedTask
+from foundation.errors import AzureBlobError, ConflictError, FencedError, NotFoundError, TransientError
 from tests.azureblob_source.log.commit_histories.processes import aim_of
 from tests.azureblob_source.write.sink_rows import plan_of
 from tests.histories import world as histories

@@ -9,8 +9,8 @@ from typing import Literal
 
 import pytest
 
-from azure_account.errors import AzureBlobError, ConfigurationError, TransientError
-from azure_account.parallel import act_on_each, concurrent_map, pool, results
+from foundation.errors import AzureBlobError, ConfigurationError, TransientError
+from foundation.parallel import act_on_each, concurrent_map, pool, results
 from tools.reporting import wait_for
 
 AfterError = Literal["wait", "abandon"]

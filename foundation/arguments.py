@@ -27,7 +27,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from azure_account.errors import ConfigurationError
+from foundation.errors import ConfigurationError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

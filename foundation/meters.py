@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from azure_account.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator

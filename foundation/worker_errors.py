@@ -6,12 +6,12 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from azure_account import errors
+from foundation import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_OURS = re.compile(r"^azure_account\.errors\.(\w+): (.*)$", re.MULTILINE)
+_OURS = re.compile(r"^foundation\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
 @contextmanager

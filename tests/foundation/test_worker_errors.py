@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from azure_account.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError
-from azure_account.worker_errors import own_error, own_errors
+from foundation.errors import AzureBlobError, ConfigurationError, FencedError, NotFoundError
+from foundation.worker_errors import own_error, own_errors
 
 REPORT = """[PYTHON_DATA_SOURCE_ERROR] Failed when Python data source instance called method `commit`: Traceback:
   File "worker.py", line 10, in main
-azure_account.errors.NotFoundError: get blob x failed: 404
+foundation.errors.NotFoundError: get blob x failed: 404
 
 The above exception was the direct cause of the following exception:
 
   File "azureblob_source/write/sink.py", line 100, in commit
-azure_account.errors.FencedError: commit to m07 failed: the stream is at epoch 9
+foundation.errors.FencedError: commit to m07 failed: the stream is at epoch 9
 SQLSTATE: 38000"""
 
 
@@ -28,10 +28,10 @@ def test_the_last_error_in_the_traceback_is_the_one() -> None:
     [
         "",
         "java.lang.IllegalStateException: FencedError",
-        "the text azure_account.errors.FencedError: is in a line",
-        "azure_account.errors.NoSuchError: x",
-        "azure_account.errors.describe: x",
-        "azure_account.errors.annotations: x",
+        "the text foundation.errors.FencedError: is in a line",
+        "foundation.errors.NoSuchError: x",
+        "foundation.errors.describe: x",
+        "foundation.errors.annotations: x",
     ],
 )
 def test_what_only_looks_like_one_is_none(text: str) -> None:

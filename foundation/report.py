@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from azure_account.arguments import checked
+from foundation.arguments import checked
 
 
 @checked

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.clock import SYSTEM_CLOCK, ManualClock, utc
+from foundation.clock import SYSTEM_CLOCK, ManualClock, utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 NO_PRODUCT = ("benchmarks", "demo", "tools")
 CLOCKS = {
-    "azure_account/clock.py",
+    "foundation/clock.py",
     "coordination/cli/guard.py",
 }  # the guard is a program with the standard library only
 NOW = {"now", "utcnow", "today"}

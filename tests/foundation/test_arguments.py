@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol
 
 import pytest
 
-from azure_account.arguments import Count, Epoch, Name, Options, Seconds, checked
-from azure_account.errors import ConfigurationError
+from foundation.arguments import Count, Epoch, Name, Options, Seconds, checked
+from foundation.errors import ConfigurationError
 
 
 class Listener(Protocol):

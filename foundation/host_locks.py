@@ -18,16 +18,16 @@ import stat
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from azure_account.clock import SYSTEM_CLOCK
-from azure_account.disk_advice import next_step
-from azure_account.errors import ConfigurationError, TransientError, describe
+from foundation.clock import SYSTEM_CLOCK
+from foundation.disk_advice import next_step
+from foundation.errors import ConfigurationError, TransientError, describe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from typing_extensions import Self
 
-    from azure_account.clock import Clock
+    from foundation.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ _PROGRAM = """
 import gc, sys, weakref
 sys.orig_argv = [sys.executable, *sys.argv[1:]]
 from azure_account import open_account
-from azure_account.worker_modules import keep_modules
+from foundation.worker_modules import keep_modules
 gc.disable()  # a collection of its own accord would hide that none is asked for
 
 class Large: ...

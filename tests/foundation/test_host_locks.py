@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from azure_account.clock import ManualClock
-from azure_account.errors import ConfigurationError, TransientError
-from azure_account.host_locks import exclusive, exclusive_unmarked, try_directory, try_exclusive, try_shared
+from foundation.clock import ManualClock
+from foundation.errors import ConfigurationError, TransientError
+from foundation.host_locks import exclusive, exclusive_unmarked, try_directory, try_exclusive, try_shared
 from tests.adjunct_store.host import processes
 from tests.limits import no_more_open_files
 

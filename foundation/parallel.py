@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExec
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from azure_account.errors import AzureBlobError, ConfigurationError
+from foundation.errors import AzureBlobError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.meters import Meters, Metrics
+from foundation.meters import Meters, Metrics
 from tests.exported import Exported, exporting
 
 if TYPE_CHECKING:
