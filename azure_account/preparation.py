@@ -13,7 +13,7 @@ from foundation.errors import ConfigurationError, NotFoundError, describe
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azure_account")
 
 _NO_BLOB = "_container"
 """A name that no blob of this project has."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import BlobContainer
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azure_account")
 
 
 def undelete(container: BlobContainer, blobs: Iterable[str], threads: int = 1) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import BlobEntry
     from foundation.errors import CorruptError
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azureblob_source")
 
 COUNTERS: Table = {
     "messagesSent": ("{row}", "rows staged"),

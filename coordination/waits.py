@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from foundation.clock import Clock
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("coordination")
 
 _AGAIN_SECONDS = 60.0
 _LOOK_SECONDS = 1.0

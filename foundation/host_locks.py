@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from foundation.clock import Clock
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("foundation")
 
 LOCK_TIMEOUT = 600.0
 """Seconds."""

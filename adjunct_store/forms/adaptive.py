@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.forms.partitions import PartitionDatabases
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 ROWS_PER_KEY = 0.4
 """Rows that are looked up before all keys are read, deleted ones too: one takes as long as 0.4 to 0.8 look-ups."""

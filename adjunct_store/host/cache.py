@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from foundation.clock import Clock
     from foundation.host_locks import Lock
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 STORE = "store"
 """The name that the files of a partition have in its state."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from adjunct_store.host.folders import PartitionFolder, StoreFolder
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 _ALL: Collection[str] = ("all",)
 """All checkpoints that a partition has when it is cleaned."""

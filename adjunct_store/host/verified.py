@@ -17,7 +17,7 @@ from state_backup import ChecksumCache
 if TYPE_CHECKING:
     from adjunct_store.host.folders import PartitionFolder
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 _NEW = f"{VERIFIED}.new"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer, BlobProperties
     from foundation.clock import Clock
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 _GONE = 0
 """No version has this number."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from azure_account.location import Location
     from foundation.clock import Clock
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 
 def read_manifest(container: BlobContainer, store: str) -> Manifest | None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobContainer
     from azure_account.documents.document import Stored
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 _READ_AT_MOST = 4
 """Older pins that a batch reads: those that its driver may delete are the newest of them."""

@@ -21,7 +21,7 @@ VARIABLE = "AZUREBLOB_DECODER"
 
 Scanner: TypeAlias = "ForthScanner | NativeScanner"
 
-_logger = logging.getLogger(__name__)
+logger = logging.getLogger("arrow_avro")
 
 
 def scanner_class() -> type[Scanner]:
@@ -37,7 +37,7 @@ def chosen(wanted: str) -> type[Scanner]:
     if found == "pure":
         from arrow_avro.decoding.forth_scan import ForthScanner  # noqa: PLC0415 - loaded only where it reads
 
-        _logger.info("Avro is decoded by the decoder in pure Python")
+        logger.info("Avro is decoded by the decoder in pure Python")
         return ForthScanner
     if found != "native":
         raise ConfigurationError(f"variable {VARIABLE} is {wanted!r}. Set it to auto, native or pure.")
@@ -46,5 +46,5 @@ def chosen(wanted: str) -> type[Scanner]:
         raise ConfigurationError(f"variable {VARIABLE} is native, but the compiled decoder is not installed. {step}")
     from arrow_avro.decoding.native_scan import NativeScanner  # noqa: PLC0415 - loaded only where it reads
 
-    _logger.info("Avro is decoded by the compiled decoder")
+    logger.info("Avro is decoded by the compiled decoder")
     return NativeScanner

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foundation.errors import AzureBlobError
 
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azure_account")
 
 
 class Document(Protocol):

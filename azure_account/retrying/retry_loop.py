@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from azure_account.account import Outcome
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azure_account")
 
 T = TypeVar("T")
 Absence = TypeVar("Absence")

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import AnyEntry, BlobEntry, Transaction
     from azureblob_source.log.publish import Publisher
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azureblob_source")
 
 
 def commit_and_publish(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry:

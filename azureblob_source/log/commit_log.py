@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.boundary import Boundary
     from foundation.clock import Clock
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azureblob_source")
 
 _RECENT_SECONDS = 30.0
 _TRUSTED_SECONDS = 600.0

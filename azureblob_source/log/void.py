@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import Draft, LogEntry
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azureblob_source")
 
 
 def void_version(

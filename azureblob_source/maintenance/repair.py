@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import BlobEntry, Draft, LogEntry
     from azureblob_source.log.publish import Publisher
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azureblob_source")
 
 _TIME_LEVELS = 5
 """Levels at the end of a data blob's name: yyyy/MM/dd/HH/mm-ss."""

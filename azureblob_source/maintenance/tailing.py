@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from foundation.clock import Clock
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azureblob_source")
 
 _POLL_SECONDS = 1.0
 _ENTRIES_AT_ONCE = 16

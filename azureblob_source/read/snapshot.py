@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ListingRules", "Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema", "writer_schemas"]
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azureblob_source")
 
 _AT_ONCE = 16
 _READ_ALL = "Option ignoreExtension=true reads blobs whatever their names end in."

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from arrow_avro import AvroSchema
     from azureblob_source.read.source import ReadPlan
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azureblob_source")
 
 Offset: TypeAlias = "dict[str, Any]"
 """`version`: of the last entry read. `start`: where the query began. `log`: the log's identity, if it has one."""

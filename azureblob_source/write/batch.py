@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from azureblob_source.write.staged_task import StagedTask
     from foundation.clock import Clock
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azureblob_source")
 
 _STREAMS_AT_ONCE = 8
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from azureblob_source.write.commit_plan import CommitPlan
     from azureblob_source.write.planning import WritePlan
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("azureblob_source")
 
 
 @dataclass

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("control_messages")
 
 _POLL_SECONDS = 0.1
 _REPORT_SECONDS = 60.0

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from control_messages.announcements import Announcement, TrackerUpdate
     from control_messages.messages import ControlMessage
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("control_messages")
 
 FLOW = ("stream", "partition", "type", "message", "watermark", "generation", "partitionCount", "reason")
 """Columns of a flow. They are strings but for `message` (binary), `watermark` (bigint, milliseconds since 1970 UTC),

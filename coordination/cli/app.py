@@ -154,7 +154,7 @@ def run(
     if not place.path:
         raise typer.BadParameter("name the program: CONTAINER/NAME", param_hint="'CONTAINER/NAME'")
     blob = Location.in_account(place.account(), f"{place.container}/{leader_blob(place.path)}")
-    logging.getLogger("coordination.leadership").addHandler(logging.NullHandler())  # the lines below say it
+    logging.getLogger("coordination").addHandler(logging.NullHandler())  # the lines below say it
     program = SupervisedCommand(place.path, blob, who, command, shell.env, timing, given.grace)
     supervisor = Supervisor(program, lambda line: _say(shell, line), shell.clock)
     with asked_by_signals(supervisor.signalled):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from coordination.leadership.election import Change
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("coordination")
 
 
 class LeaderListener(Protocol):

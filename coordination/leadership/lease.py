@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coordination.timing import LeaseTiming
     from foundation.clock import Clock
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("coordination")
 
 _ATTEMPTS = 3
 """Requests of one acquisition: the blob may be missing, and an answer may be lost."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from coordination.leadership.election import Change
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("coordination")
 
 _QUICK_SECONDS = 0.1
 """A call of the listener that returns within this time is over when the poll goes on."""

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from coordination.timing import CoordinatorTiming
 
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("coordination")
 
 
 class Participant:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 UNASSIGNED = "UNASSIGNED"
 _VERSION = re.compile("0|[1-9][0-9]{0,18}")
 _NO_VERSION = -1
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("coordination")
 
 
 class ProcessorTable:

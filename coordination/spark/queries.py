@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from coordination.leadership.leader import LeaderElector
     from coordination.processors.coordinator import JobCoordinator
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("coordination")
 
 _POLL_SECONDS = 1.0
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 60.0

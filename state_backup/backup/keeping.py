@@ -20,7 +20,7 @@ from state_backup.record.store import record_store
 if TYPE_CHECKING:
     from state_backup.record.record import CheckpointRecord
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 
 LEAST_KEPT = 2

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from azure_account.account import BlobAttributes, BlobContainer, Bytes, Outcome
     from state_backup.index.dir_diff import Blobs, Content, LocalFile
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 T = TypeVar("T")
 
 BLOCK_BYTES = 4 << 20

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from state_backup.index.snapshot_index import SnapshotIndex
     from state_backup.local.scan import ChecksumCache
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 _LOOK_EVERY = 86_400.0
 """Seconds after which a writer looks again whether the blobs of its checkpoints are there."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from state_backup.index.snapshot_index import DirIndex, FileMetadata
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 _LOCK, _RESTORING, _DOWNLOADED, _REPLACED = RESERVED = (".restore.lock", ".restoring", ".downloaded", ".replaced")
 """Endings of names that belong to a restore."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from foundation.parallel import BulkResult
     from state_backup.record.state_storage import StateStorage
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 GIVE_UP = 20
 """Deletes that fail in a row before a clean-up leaves the rest to the next one."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from state_backup.record.names import StateNames
     from state_backup.record.record import CheckpointRecord
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from state_backup.index.snapshot_index import DirIndex, FileIndex
     from state_backup.metrics import StateMetrics
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 _PRIVATE_FILE = "rw-------"
 _PRIVATE_DIR = "rwx------"

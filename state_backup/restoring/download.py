@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from state_backup.index.packs import PackRange
     from state_backup.index.snapshot_index import FileBlob, FileIndex
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 RANGE_BYTES = 4 << 20
 _FILES_AT_ONCE = 8

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 
 def fetch_run(container: BlobContainer, run: PackRange[K]) -> dict[K, memoryview]:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from state_backup.record.names import StateNames
     from state_backup.restoring.assembly import AssemblyResult
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 _ATTEMPTS = 5
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from state_backup.backup.writer import StateWriter
     from state_backup.record.record import CheckpointRecord
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 _RETRIES_AT_END = 5
 

@@ -12,7 +12,7 @@ from state_backup.spark.location import beside
 if TYPE_CHECKING:
     from pathlib import Path
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 _FILE = "backup.json"
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from state_backup.record.names import StateNames
     from state_backup.record.record import CheckpointRecord
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("state_backup")
 
 DAY_SECONDS = 24 * 3600.0
 _ATTEMPTS = 5

@@ -63,12 +63,10 @@ EVENTS = (
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """The protocol warns all the time here."""
-    loggers = [logging.getLogger(f"adjunct_store.{name}") for name in ("cleaning", "manifest_store", "pins")]
-    for each in loggers:
-        each.disabled = True
+    logger = logging.getLogger("adjunct_store")
+    logger.disabled = True
     yield
-    for each in loggers:
-        each.disabled = False
+    logger.disabled = False
 
 
 def test_every_batch_reads_one_version_that_stays_in_every_history_and_everything_has_happened() -> None:

@@ -244,7 +244,7 @@ def test_whoever_waits_is_told_what_for(
 
     upstream = threading.Thread(target=end_once_told)
     upstream.start()
-    with caplog.at_level(logging.WARNING, logger=progress.__name__):
+    with caplog.at_level(logging.WARNING, logger="control_messages"):
         assert run_until_end(query)
     upstream.join()
     assert "1 of 2 tasks have sent no message" in caplog.text

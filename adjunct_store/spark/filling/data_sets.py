@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 DATA_SETS = "data sets"
 """The source of a store that is filled by `load_data_set`, unless another one is named."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from adjunct_store.versions.opening import TakeoverPlan
     from azure_account.location import Location
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 _NO_DATA_INTERVAL = "spark.sql.streaming.noDataProgressEventInterval"
 _starting = threading.Lock()

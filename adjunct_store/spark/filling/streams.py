@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 _TRUNCATED = (
     "KAFKA_DATA_LOSS",

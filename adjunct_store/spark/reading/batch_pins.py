@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Version
     from azure_account.location import Location
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 _RELEASE_SECONDS = 5.0
 """Limit for releasing pins at the exit of the process, and unused pins when another one is made."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 
 def has_plan(mapped: DataFrame) -> Callable[[], bool]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Generation, Version
     from azure_account.location import Location
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("adjunct_store")
 
 Result = TypeVar("Result")
 

@@ -70,7 +70,7 @@ MUTANTS: dict[str, Mutant] = {
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
     """Undeleting warns."""
-    logger = logging.getLogger("azure_account.undelete")
+    logger = logging.getLogger("azure_account")
     logger.disabled = True
     yield
     logger.disabled = False

@@ -285,7 +285,7 @@ def killed_restores_clean_nothing_up() -> Iterator[None]:
 @contextmanager
 def counted_warnings(truth: Truth) -> Iterator[None]:
     """Count how often the writer says that a backup is repeated."""
-    logger = logging.getLogger("state_backup.backup.writer")
+    logger = logging.getLogger("state_backup")
 
     class Counts(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
