@@ -1,4 +1,4 @@
-# `make` lists the targets. Each sets up what it needs, on a machine that has Python 3.10 and make only.
+# `make` lists the targets. Each sets up what it needs, on a machine that has Python 3.11 and make only.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,10 +15,10 @@ PYTEST ?=
 SELECTED = $(if $(PYTEST),|| test $$? -eq 5)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-python-downloads \
-	--no-emit-index-url --python-version
+	--no-emit-index-url --python-version 3.11
 EXTRAS := --extra cli --extra control-messages --extra rocksdb --extra spark
-# $(1) is a version of SPARKS, $(2) the oldest Python that it runs on.
-lock_spark = $(COMPILE) $(2) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c requirements/pyspark$(1).in \
+# $(1) is a version of SPARKS.
+lock_spark = $(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c requirements/pyspark$(1).in \
 	-o requirements/pyspark$(1).lock
 # Checked by mypy --strict; the tests with the exceptions of pyproject.toml.
 TYPED := $(wildcard adjunct_store arrow_avro azure_account azureblob_source control_messages coordination foundation pyspark_azureblob state_backup tools demo benchmarks tests)
@@ -104,14 +104,14 @@ fmt: setup-check ## format, and fix what the linter can fix
 	$(BIN)/ruff check --fix .
 
 lock: setup-check ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
-	$(COMPILE) 3.10 $(UPGRADE) requirements/setup.in -o requirements/setup.lock
-	$(COMPILE) 3.10 $(UPGRADE) requirements/node.in -o requirements/node.lock
-	$(COMPILE) 3.10 $(UPGRADE) pyproject.toml $(EXTRAS) --group demo --group test --group notebooks --group check --group bench \
+	$(COMPILE) $(UPGRADE) requirements/setup.in -o requirements/setup.lock
+	$(COMPILE) $(UPGRADE) requirements/node.in -o requirements/node.lock
+	$(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group demo --group test --group notebooks --group check --group bench \
 		-o requirements/dev.lock
-	$(call lock_spark,40,3.10)
-	$(call lock_spark,41,3.10)
-	$(call lock_spark,42,3.10)
-	$(call lock_spark,43,3.11)
+	$(call lock_spark,40)
+	$(call lock_spark,41)
+	$(call lock_spark,42)
+	$(call lock_spark,43)
 	for folder in azurite browser; do $(PYTHON) -m tools.node install --package-lock-only --prefix tools/$$folder; done
 
 clean: ## remove everything that the targets made, including what `make setup` has downloaded

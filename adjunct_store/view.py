@@ -30,8 +30,7 @@ from foundation.errors import ConfigurationError, describe
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from typing_extensions import Self
+    from typing import Self
 
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.forms.partitions import OnDamage, PartitionDirectories

@@ -20,8 +20,7 @@ from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from typing_extensions import Self
+    from typing import Self
 
     from azure_account.memory.account import MemoryAccount
     from azure_account.options.settings import AccountSettings

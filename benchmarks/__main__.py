@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from enum import Enum
+from enum import StrEnum
 from importlib import import_module
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from benchmarks.report import save, show
 
 
-class Section(str, Enum):
+class Section(StrEnum):
     """What can be measured, in the order of a run of everything: Spark last, since it stays in memory."""
 
     ENCODER = "encoder"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from azure.storage.blob import (
@@ -178,5 +178,5 @@ def _sas(azurite: Azurite) -> str:
         azurite.account_key,
         ResourceTypes(service=True, container=True, object=True),
         AccountSasPermissions(read=True, write=True, delete=True, list=True, add=True, create=True),
-        datetime.now(timezone.utc) + timedelta(days=1),
+        datetime.now(UTC) + timedelta(days=1),
     )

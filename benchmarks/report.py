@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +54,7 @@ def save(section: str, reports: Sequence[Report], folder: Path = RESULTS) -> Pat
     """Write the figures of one section beside those of earlier runs; returns the file."""
     folder.mkdir(exist_ok=True)
     (folder / ".gitignore").write_text("*\n", encoding="ascii")
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     file = folder / f"{now:%Y%m%dT%H%M%SZ}-{section}.json"
     document = {"section": section, "time": now.isoformat(timespec="seconds"), "machine": machine()}
     tables = [asdict(report) for report in reports]

@@ -9,9 +9,7 @@ reopened, too. Rows of an input that was idle or had ended may be late when it g
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
-
-from typing_extensions import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from control_messages.announcements import Announcement, TrackerUpdate
 from control_messages.errors import ContradictionError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from control_messages.errors import listed
@@ -199,7 +199,7 @@ def _states(tracker: PartitionTracker, tasks: Iterable[str]) -> tuple[TaskState,
 
 def _time(milliseconds: int | None) -> str:
     try:
-        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=milliseconds or 0)
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds or 0)
     except OverflowError:
         return f"{milliseconds} ms"
     return moment.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", " UTC")

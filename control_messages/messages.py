@@ -20,9 +20,7 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import IntEnum
 from reprlib import Repr
-from typing import Any, TypeAlias, TypeGuard
-
-from typing_extensions import assert_never
+from typing import Any, TypeAlias, TypeGuard, assert_never
 
 from control_messages.errors import BadEnvelopeError, ControlMessageError
 

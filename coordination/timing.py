@@ -10,7 +10,7 @@ from foundation.arguments import Range, Seconds, Wait, checked
 from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 STOP_SECONDS = 180.0
 """For which `stop` waits for a listener; longer than `TaskQueries` waits for a query that does not stop."""

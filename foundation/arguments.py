@@ -165,7 +165,7 @@ def _fit_one(value: Any, hints: Collection[Any], *, read: bool) -> Any:
         for hint in hints:
             try:
                 return _fit(value, hint, read=reads)
-            except _MisfitError as misfit:  # noqa: PERF203 - arguments are few
+            except _MisfitError as misfit:
                 misfits.append(misfit)
     inner = next((misfit for misfit in misfits if misfit.part), None)
     wanted = dict.fromkeys(misfit.wanted for misfit in misfits if misfit.wanted != "None")

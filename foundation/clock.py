@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Protocol
 
 _SLEEPING: int | None = getattr(time, "CLOCK_BOOTTIME", None)
@@ -51,7 +51,7 @@ SYSTEM_CLOCK: Clock = SystemClock()
 
 def utc(clock: Clock) -> datetime:
     """The time of a clock, in UTC."""
-    return datetime.fromtimestamp(clock.now(), timezone.utc)
+    return datetime.fromtimestamp(clock.now(), UTC)
 
 
 class ManualClock:

@@ -24,8 +24,7 @@ from foundation.errors import ConfigurationError, TransientError, describe
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from typing_extensions import Self
+    from typing import Self
 
     from foundation.clock import Clock
 

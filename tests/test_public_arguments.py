@@ -100,7 +100,7 @@ VALUES: dict[str, Any] = {
     "a path": Path("x"),
     "a function": lambda *_: 1,
     "a class": dict,
-    "a time": dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc),
+    "a time": dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
     "an object": object(),
 }
 

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from tools.system_packages import install_package
@@ -18,9 +17,6 @@ from tools.system_packages import install_package
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "native"
 OLDEST_RUST = (1, 83)
-OLDEST_PYTHON = (3, 11)
-"""Of the stable ABI that the decoder is built for."""
-
 PACKAGES = {"apt-get": "cargo", "dnf": "cargo", "apk": "cargo"}
 
 
@@ -35,8 +31,6 @@ def sources() -> list[Path]:
 
 def require_cargo() -> Path:
     """The Cargo of a suitable Rust, which is installed if there is none. Raises `NativeMissingError`."""
-    if sys.version_info < OLDEST_PYTHON:
-        raise NativeMissingError(f"it needs Python {_dotted(OLDEST_PYTHON)} or later")
     found = find_cargo()
     if found is None:
         install_package(PACKAGES)

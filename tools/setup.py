@@ -1,4 +1,4 @@
-"""Installs what a target of the Makefile needs: `python3 -m tools.setup PART ...`. Needs Python 3.10 with venv and pip.
+"""Installs what a target of the Makefile needs: `python3 -m tools.setup PART ...`. Needs Python 3.11 with venv and pip.
 
     demo, test, check,       packages in .venv: the connector's own, and those of this group of pyproject.toml, in the
     notebooks, bench         versions of requirements/dev.lock; this checkout on the import path; a Java
@@ -30,7 +30,7 @@ from tools.node import find_node
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-OLDEST_PYTHON = (3, 10)
+OLDEST_PYTHON = (3, 11)
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "requirements"
 DEVELOPMENT = ROOT / ".venv"
@@ -46,7 +46,7 @@ class SetupError(Exception):
 def main() -> int:
     """Set the parts up. The exit code is 0, or 1 after a message that says what is missing."""
     if sys.version_info < OLDEST_PYTHON:
-        return _complain(f"Python 3.10 or later is needed, this is {sys.version.split()[0]}: make PYTHON=python3.12")
+        return _complain(f"Python 3.11 or later is needed, this is {sys.version.split()[0]}: make PYTHON=python3.12")
     parts = [word for word in sys.argv[1:] if not word.startswith("-")] or [*DEFAULT]
     try:
         for part in parts:

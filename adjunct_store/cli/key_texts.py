@@ -50,8 +50,8 @@ def _boolean(text: str) -> bool:
 
 
 def _timestamp(text: str) -> dt.datetime:
-    found = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return found if found.tzinfo is not None else found.replace(tzinfo=dt.timezone.utc)
+    found = dt.datetime.fromisoformat(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)
 
 
 def _timestamp_ntz(text: str) -> dt.datetime:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
+    from typing import Self
 
     import pyarrow as pa
-    from typing_extensions import Self
 
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.engine.entry import Changes

@@ -35,8 +35,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    from typing_extensions import Self
+    from typing import Self
 
 __all__ = ["Database", "Entry", "IngestExternalFileOptions", "RawBytes", "SstFileWriter", "options", "storage_errors"]
 

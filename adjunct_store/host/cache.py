@@ -32,8 +32,7 @@ from state_backup.local import place
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    from typing_extensions import Self
+    from typing import Self
 
     from adjunct_store.host.folders import PartitionFolder
     from azure_account.account import BlobContainer

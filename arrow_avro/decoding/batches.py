@@ -182,6 +182,6 @@ class BatchAssembler:
             for body, each in zip(self._bodies, slices, strict=False):
                 try:
                     self._read([each])
-                except _UNREADABLE as reason:  # noqa: PERF203 - each slice by itself
+                except _UNREADABLE as reason:
                     return UnreadableBlockError(body, each, reason)
         return UnreadableBlockError(self._bodies[0], slices[0], cause)

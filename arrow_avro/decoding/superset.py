@@ -125,7 +125,7 @@ def _conflict(rows: Mapping[str, AvroType], cause: _DifferError) -> Configuratio
     for (of_left, left), (of_right, right) in combinations(rows.items(), 2):
         try:
             _merge(left, right, ())
-        except _DifferError as pair:  # noqa: PERF203 - the error is what is looked for
+        except _DifferError as pair:
             return ConfigurationError(_message(f"{of_left} and {of_right}", pair))
     return ConfigurationError(_message(", ".join(rows), cause))
 
@@ -200,7 +200,7 @@ def _like(
     for place in dict.fromkeys(chain(alike, others)):
         try:
             return place, _merge_values(merged[place], branch, path)
-        except _DifferError:  # noqa: PERF203 - the next one may be like it
+        except _DifferError:
             continue
     return None
 

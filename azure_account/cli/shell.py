@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from azure_account.cli.console import PlainConsole
@@ -44,7 +44,7 @@ class CommandContext:
     @property
     def now(self) -> datetime:
         """The machine's time."""
-        return datetime.fromtimestamp(self.clock.now(), timezone.utc)
+        return datetime.fromtimestamp(self.clock.now(), UTC)
 
 
 def shell_of(ctx: typer.Context) -> CommandContext:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from rich import box
 from rich.table import Table
@@ -40,7 +40,7 @@ def size_text(count: int) -> str:
 
 def time_text(moment: datetime) -> str:
     """UTC, to the second."""
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def new_table(*columns: str, title: str | None = None) -> Table:

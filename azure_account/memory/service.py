@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from azure_account.account import NO_ATTRIBUTES, STAGED_SECONDS, BlobAttributes, BlobContent, BlobProperties
@@ -307,7 +307,7 @@ class MemoryService:
             name=name,
             size=blob.size,
             etag=blob.etag,
-            last_modified=datetime.fromtimestamp(blob.written if blob.etag else staged, timezone.utc),
+            last_modified=datetime.fromtimestamp(blob.written if blob.etag else staged, UTC),
             metadata=blob.attributes.metadata,
             tier=blob.attributes.tier,
             content_type=(blob.attributes.content_type or "application/octet-stream") if blob.etag else None,

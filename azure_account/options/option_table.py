@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from foundation.errors import ConfigurationError
@@ -285,9 +285,8 @@ def instant() -> Parser[datetime]:
     """A time in ISO 8601, in UTC unless it has another offset; a date alone is its midnight."""
 
     def read(value: str) -> datetime:
-        # Python 3.10 does not parse the Z.
-        found = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", value))
-        return (found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found).astimezone(timezone.utc)
+        found = datetime.fromisoformat(value.upper())
+        return (found.replace(tzinfo=UTC) if found.tzinfo is None else found).astimezone(UTC)
 
     return Parser("a time such as `2013-01-31`, `2013-01-31T12:00:00Z` or `2013-01-31T12:00:00+01:00`", read)
 

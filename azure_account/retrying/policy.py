@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,6 @@ def http_date(header: str) -> datetime | None:
     """The moment that a header names, which is in UTC where it names no zone; None if it is malformed."""
     try:
         found = parsedate_to_datetime(header)
-        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, LookupError, ArithmeticError):
         return None

@@ -119,7 +119,7 @@ class RetryLoop:
         while True:
             try:
                 return self._attempt(request, send)
-            except _TRANSIENT as failure:  # noqa: PERF203 - the loop is for this exception
+            except _TRANSIENT as failure:
                 self._wait(request, failure, started, count)
                 count += 1
             except Absent as failure:

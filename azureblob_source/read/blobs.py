@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from azureblob_source.log.folder import visible_blobs
@@ -19,7 +19,7 @@ Between: TypeAlias = "tuple[int | None, int | None]"
 """[start, end) in microseconds since 1970 UTC; None is open."""
 
 ALL_TIMES: Between = (None, None)
-UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # As this project and Samza write it, yyyy/MM/dd/HH/mm-ss, and as Event Hubs Capture does, yyyy/MM/dd/HH/mm/ss.
 _TIME_PATH = re.compile(r"(?:^|/)(?=(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)[-/](\d\d)(?:[-./]|$))", re.ASCII)
@@ -78,7 +78,7 @@ def name_time(name: str) -> tuple[int | None, int | None]:
     """Where the time begins in a blob's name, and that time in microseconds; None if there is none."""
     for match in reversed(list(_TIME_PATH.finditer(name))):
         try:
-            moment = datetime(*map(int, match.groups()), tzinfo=timezone.utc)  # type: ignore[arg-type, misc]
+            moment = datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
         except ValueError:
             continue
         return match.end(), microseconds(moment)

@@ -10,8 +10,7 @@ from azureblob_source.read.fetching import Fetcher
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
     from azure_account.account import BlobContainer
     from azureblob_source.read.fetching import Range, RangeQueue

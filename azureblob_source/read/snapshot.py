@@ -69,7 +69,7 @@ class Snapshot:
         for schema, name in zip(self.schemas, self.examples, strict=False):
             try:
                 arrow_schema(superset([schema], columns, depth))
-            except ConfigurationError as cause:  # noqa: PERF203 - names the blob
+            except ConfigurationError as cause:
                 raise ConfigurationError(f"read blob {name} failed: {cause}") from cause
         return superset(self.schemas, columns, depth)
 

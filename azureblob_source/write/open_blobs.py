@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -237,7 +237,7 @@ class OpenBlobs:
             yield from self._finish(blob, "end")
 
     def _start(self, route: Route) -> _OpenBlob:
-        opened = datetime.fromtimestamp(self.clock.now(), timezone.utc)
+        opened = datetime.fromtimestamp(self.clock.now(), UTC)
         name = blob_name(route.stream, route.partition, opened, self.names.suffix(), self.blob_format.extension)
         blob = _OpenBlob(route, name, self.names.attempt(), self.names.sync(), self.clock.monotonic())
         self._open[route] = blob

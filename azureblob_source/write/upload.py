@@ -15,8 +15,7 @@ from foundation.errors import TransientError, describe
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
     from azure_account.account import BlobContainer
     from azureblob_source.write.open_blobs import BlobFormat, SealedBlock

@@ -14,9 +14,7 @@ import queue
 import signal
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
-
-from typing_extensions import assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from coordination.cli.child import Child, Ended, Failed, Stopped
 from coordination.cli.reading import read_blob

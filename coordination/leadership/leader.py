@@ -25,8 +25,7 @@ from foundation.errors import ConflictError, FencedError, NotFoundError, describ
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
     from coordination.leadership.election import Change
 

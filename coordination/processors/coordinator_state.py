@@ -15,9 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
-
-from typing_extensions import assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from coordination.processors.job_model import BarrierState, Members, PublishedModel, next_model
 from coordination.processors.liveness import FailureDetector, observe

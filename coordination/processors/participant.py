@@ -10,9 +10,7 @@ import logging
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-from typing_extensions import assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from azure_account.account import Done
 from coordination.leadership.election import Elected

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -139,7 +139,7 @@ def _sums(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, int], tuple[int, in
 
 
 def _millis(time: datetime) -> int:
-    aware = time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return round(aware.timestamp() * 1000)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
@@ -28,7 +28,7 @@ def watermark_text(watermark: int | None) -> str:
     """A watermark for people."""
     if watermark is None:
         return "–"
-    return datetime.fromtimestamp(watermark / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(watermark / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 @contextmanager

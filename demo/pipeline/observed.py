@@ -55,7 +55,7 @@ class StreamSeen:
             if message["type"] == "watermark":
                 task = message["taskName"]
                 self._watermarks[task] = max(message["timestamp"], self._watermarks.get(task, message["timestamp"]))
-        at = datetime.fromisoformat(document["timestamp"].replace("Z", "+00:00")).timestamp()
+        at = datetime.fromisoformat(document["timestamp"]).timestamp()
         rows = sum(blob["rows"] for blob in document.get("blobs", ()))
         self.batches.append(
             Batch(document["version"], at, document["operation"], document.get("epoch"), rows, self.watermark)

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from io import FileIO
     from pathlib import Path
-
-    from typing_extensions import Self
+    from typing import Self
 
     from azure_account.account import BlobAttributes, BlobContainer, Bytes, Outcome
     from state_backup.index.dir_diff import Blobs, Content, LocalFile
@@ -138,7 +137,7 @@ class FileUploader:
         for _ in range(_UPLOADS):
             try:
                 return {file.content: (FileBlob(self._uploaded(root, file, progress), 0),)}
-            except _BlocksGoneError:  # noqa: PERF203 - an upload takes longer
+            except _BlocksGoneError:
                 logger.warning("the staged blocks of %s were deleted, by a sweep: it is uploaded again", file.path)
         cause = f"the staged blocks of {file.path} were deleted {_UPLOADS} times before they were committed"
         step = "Run sweeps with a minimum age that is above the time of an upload."

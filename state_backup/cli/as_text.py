@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from azure_account.cli.console import printable
@@ -161,7 +161,7 @@ def moment_text(id_: CheckpointId) -> str:
     """The time of a checkpoint id, in UTC; an id that is no time as it is."""
     if id_.millis > _LATEST:
         return str(id_.millis)
-    return time_text(datetime.fromtimestamp(id_.millis / 1000, timezone.utc))
+    return time_text(datetime.fromtimestamp(id_.millis / 1000, UTC))
 
 
 def _goes(blob: str, plan: SweepPlan, condemned: frozenset[str], now: datetime, with_ttl: frozenset[str]) -> str:
@@ -171,7 +171,7 @@ def _goes(blob: str, plan: SweepPlan, condemned: frozenset[str], now: datetime, 
         left = plan.young[blob]
         if math.isinf(left):
             return "staged only; Azure drops it in 7 days"
-        until = time_text(datetime.fromtimestamp(now.timestamp() + left, timezone.utc))
+        until = time_text(datetime.fromtimestamp(now.timestamp() + left, UTC))
         ttl = "; TTL 30 days" if blob in with_ttl else ""
         return f"young until {until}{ttl}"
     if blob not in plan.waste:

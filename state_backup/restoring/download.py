@@ -27,8 +27,7 @@ from state_backup.restoring.pieces import PieceJournal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-
-    from typing_extensions import Self
+    from typing import Self
 
     from azure_account.account import BlobContainer
     from state_backup.index.packs import PackRange

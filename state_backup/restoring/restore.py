@@ -371,7 +371,7 @@ def _directory(path: Path) -> Path:
         resolved = path.resolve()
         file = resolved.exists() and not resolved.is_dir()
         mounted = mount_at_or_below(resolved)
-    except (OSError, RuntimeError) as error:  # Python 3.10 reports a circle of links so
+    except (OSError, RuntimeError) as error:  # Python before 3.13 reports a circle of links so
         raise ConfigurationError(describe("restore", str(path), str(error), "Check the path.")) from error
     if file:
         raise ConfigurationError(describe("restore", str(path), "it is no directory", "Remove it, or check the path."))

@@ -33,8 +33,7 @@ from state_backup.spark.writers import open_for_query
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
     from azure_account.documents.document import Stored
     from state_backup.backup.writer import StateWriter

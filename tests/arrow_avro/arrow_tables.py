@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -37,7 +37,6 @@ def decimals(draw: st.DrawFn) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
     )
 
 
-UTC = timezone.utc
 MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1))  # noqa: DTZ001 - wall clocks are meant
 TEXTS = st.one_of(
     st.text(max_size=4), st.text(min_size=5, max_size=40), st.sampled_from(["x" * 63, "y" * 64, "z" * 300])

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import uuid
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 
@@ -212,7 +212,7 @@ class TestBlobs:
         found = container.properties("blob")
         assert found is not None
         assert found.last_modified.utcoffset() is not None
-        assert found.last_modified > datetime(2020, 1, 1, tzinfo=timezone.utc)
+        assert found.last_modified > datetime(2020, 1, 1, tzinfo=UTC)
 
     @pytest.mark.parametrize(
         ("start", "length", "expected"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pickle
 import re
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from control_messages.producer import ProducerSpec
 from foundation.errors import ConfigurationError
 from tools.options_page import page
 
-UTC = timezone.utc
 ACCOUNT = {"accountName": "acme", "accountKey": "c2VjcmV0a2V5"}
 PRODUCER = ProducerSpec("flights", 3, ("a", "ß"), generation=2, lateness_ms=500)
 SCHEMA = '{"type":"record","name":"r","fields":[{"name":"n","type":"long"}]}'

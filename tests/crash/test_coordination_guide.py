@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,7 +141,7 @@ def test_the_bounded_jobs_of_the_guide_write_each_row_once_and_their_ends(
     shared, restored, _, bounded, *_ = examples(container_name, tmp_path)
     before, after = shared.split("queries = TaskQueries(start)\n")
     (tmp_path / "driver.py").write_text(before + restored + bounded + after, "utf-8")
-    times = pa.array([datetime(2013, 1, 1, hour, tzinfo=timezone.utc) for hour in (5, 6)])
+    times = pa.array([datetime(2013, 1, 1, hour, tzinfo=UTC) for hour in (5, 6)])
     rows = ROWS.append_column("departure", times)
 
     def ends(airport: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ def _days(joined: list[tuple[int | None, dict[str, Any]]]) -> list[dict[str, Any
     days: dict[tuple[str, int], dict[str, Any]] = {}
     for _, row in joined:
         day = row["time"] - row["time"] % 86_400_000
-        at = datetime.fromtimestamp(day / 1000, timezone.utc)
+        at = datetime.fromtimestamp(day / 1000, UTC)
         sums = days.setdefault(
             (row["origin"], day), {"origin": row["origin"], "day": at, "flights": 0, "seats": 0, "wind": None}
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -70,10 +70,10 @@ def announced(rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int, str, int 
 
 def wait_for(condition: Any, query: Any) -> None:
     """Wait at most a minute until the condition holds, while the query runs."""
-    deadline = datetime.now(timezone.utc) + timedelta(minutes=1)
+    deadline = datetime.now(UTC) + timedelta(minutes=1)
     while not condition():
         assert query.isActive, query.exception()
-        assert datetime.now(timezone.utc) < deadline, query.lastProgress
+        assert datetime.now(UTC) < deadline, query.lastProgress
         query.awaitTermination(0.1)
 
 

@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,7 +176,7 @@ def test_metadata_columns_name_the_source_of_each_row(stream: StoredStream, stor
 
 def test_a_time_range_leaves_out_blobs_by_their_event_times(stream: StoredStream) -> None:
     for day in (1, 2, 3):
-        rows = [(10 * day + hour, datetime(2013, 1, day, hour, tzinfo=timezone.utc)) for hour in (1, 5)]
+        rows = [(10 * day + hour, datetime(2013, 1, day, hour, tzinfo=UTC)) for hour in (1, 5)]
         stream.write(rows, "id long, at timestamp", eventTimeColumn="at")
     assert [21, 25, 31, 35] == stream.ids(startTime="2013-01-02")
     assert [11, 15] == stream.ids(endTime="2013-01-02T01:00:00Z")

@@ -6,7 +6,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from control_messages.messages import ControlMessage
 
-START = datetime(2013, 1, 1, tzinfo=timezone.utc)
+START = datetime(2013, 1, 1, tzinfo=UTC)
 START_MS = 1356998400000
 
 

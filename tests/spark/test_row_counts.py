@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 PRODUCER = ProducerSpec("s", 2, 2)
-START = datetime(2013, 1, 1, tzinfo=timezone.utc)
+START = datetime(2013, 1, 1, tzinfo=UTC)
 
 
 def columns() -> EmitColumns:

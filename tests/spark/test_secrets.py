@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
@@ -31,7 +31,7 @@ def sas(azurite: Azurite) -> str:
         azurite.account_key,
         ResourceTypes(service=True, container=True, object=True),
         AccountSasPermissions(read=True, write=True, list=True, create=True, add=True, delete=True),
-        datetime.now(timezone.utc) + timedelta(hours=1),
+        datetime.now(UTC) + timedelta(hours=1),
     )
 
 

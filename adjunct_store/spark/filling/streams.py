@@ -31,8 +31,9 @@ from foundation.errors import ConfigurationError
 from foundation.worker_errors import own_error
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from pyspark.sql.streaming.query import StreamingQuery
-    from typing_extensions import Self
 
 
 logger = logging.getLogger("adjunct_store")

@@ -26,7 +26,7 @@ TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.binary(): SMALL,
     pa.date32(): st.dates(dt.date(1900, 1, 1), dt.date(2100, 1, 1)),
     pa.timestamp("us"): NAIVE,
-    pa.timestamp("us", "UTC"): NAIVE.map(lambda each: each.replace(tzinfo=dt.timezone.utc)),
+    pa.timestamp("us", "UTC"): NAIVE.map(lambda each: each.replace(tzinfo=dt.UTC)),
 }
 
 
@@ -113,7 +113,7 @@ NOON = dt.datetime(2026, 1, 1, 12)  # noqa: DTZ001 - a type of keys
     ("key", "arrow"),
     [
         (NOON, pa.timestamp("us", "UTC")),
-        (NOON.replace(tzinfo=dt.timezone.utc), pa.timestamp("us")),
+        (NOON.replace(tzinfo=dt.UTC), pa.timestamp("us")),
         (NOON, pa.date32()),
         (20_454, pa.date32()),
         (1_767_268_800_000_000, pa.timestamp("us")),

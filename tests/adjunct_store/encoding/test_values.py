@@ -13,7 +13,7 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.encoding.values import decode_values, encode_values
 from foundation.errors import ConfigurationError, CorruptError
 
-MOMENT = dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.timezone.utc)
+MOMENT = dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.UTC)
 COLUMNS = {
     "text": pa.array(["a", None, "", "é😀"]),
     "bytes": pa.array([b"", b"\x00", None, b"x" * 300], pa.binary()),

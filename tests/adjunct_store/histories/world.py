@@ -142,7 +142,7 @@ class StoreWorld(World[StoreProcess]):
                 self._batch(process, fill)
                 if process.draws.random() < 0.1:
                     fill.clean_up()
-            except FencedError:  # noqa: PERF203 - a process goes on after errors
+            except FencedError:
                 if self.truth.manifest.writer == process.writer:
                     self.truth.fail("a fill is fenced that nobody has replaced")
                 self.truth.seen["a fill is fenced"] += 1

@@ -7,7 +7,7 @@ import io
 import json
 import math
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("each_decoder")
 
 SAMZA = Path(__file__).parents[2] / "fixtures" / "samza"
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 Json = Any
@@ -128,7 +128,6 @@ def clock(factor: int) -> Callable[[int], time]:
 
 
 _WIDE = Context(prec=60)
-UTC = timezone.utc
 YEARS = 50_000_000_000 // 20  # seconds on either side of the epoch that Python's datetime can show
 ENUM = {"type": "enum", "name": "suit", "symbols": ["hearts", "spades"]}
 

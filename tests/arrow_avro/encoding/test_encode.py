@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from arrow_avro.encoding.assembly import CHUNK
 from arrow_avro.encoding.encode import RowEncoder, raw_rows
 from arrow_avro.encoding.validate import validate_datums
 from foundation.errors import ConfigurationError
-from tests.arrow_avro.arrow_tables import LEAVES, UTC, batches, built
+from tests.arrow_avro.arrow_tables import LEAVES, batches, built
 from tests.arrow_avro.encoding.datums import ENUM, datums, record
 
 if TYPE_CHECKING:

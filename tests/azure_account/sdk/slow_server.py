@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from typing_extensions import Self
+    from typing import Self
 
 IN_BODY = 'HTTP/1.1 200 OK\r\nContent-Length: 9999\r\nETag: "1"\r\nContent-Range: bytes 0-9998/9999\r\n\r\n'
 

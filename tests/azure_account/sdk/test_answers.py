@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
@@ -130,7 +130,7 @@ def test_an_answer_is_read_or_as_good_as_lost_whatever_its_headers_are(server: S
         if isinstance(found, BlobContent):
             assert (b"abcd", '"') == (found.data, found.properties.etag[:1])
             date = parsedate_to_datetime(value or "") if header == "Date" else parsedate_to_datetime(ANSWERED)
-            zoned = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
+            zoned = date if date.tzinfo else date.replace(tzinfo=UTC)
             assert (zoned - found.properties.last_modified).total_seconds() == found.age
         elif request in ("put", "commit", "lease", "insert"):
             assert found, "the ETag"
@@ -150,7 +150,7 @@ def test_an_age_is_not_guessed_without_a_date(server: Server, request_: str, dat
 
 def test_an_error_before_an_answer_is_no_lost_answer(server: Server) -> None:
     server.changed = {}
-    written = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    written = datetime(2026, 1, 1, tzinfo=UTC)
     blobs = AzureBlobs(server.settings)
     assert written == blobs.properties("abc", "b").last_modified
     with pytest.raises(ValueError, match="container"):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from urllib.parse import unquote_to_bytes
 
 import pytest
@@ -25,7 +25,7 @@ from azureblob_source.log.naming import (
 )
 from foundation.errors import ConfigurationError
 
-STARTED = datetime(2013, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+STARTED = datetime(2013, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -77,7 +77,7 @@ def test_a_blob_is_visible_unless_another_one_has_its_name(
 ) -> None:
     blob = BlobEntry(name, "flights", None, "a1", 1, 1, 9, 9, "f", "close")
     metadata = {} if attempt is None else {ATTEMPT: attempt}
-    there = BlobProperties(name, size, "e", datetime(2026, 11, 21, tzinfo=timezone.utc), metadata)
+    there = BlobProperties(name, size, "e", datetime(2026, 11, 21, tzinfo=UTC), metadata)
     assert expected == is_visible(blob, there)
 
 

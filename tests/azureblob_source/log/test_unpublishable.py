@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -162,7 +162,7 @@ def test_an_entry_that_was_voided_and_vacuumed_is_not_taken_for_published() -> N
     write(account, [[5]], Transaction("other", 0), seed=2)
     write(account, [[6]], Transaction("other", 1), seed=3)
     log = log_of(account)
-    vacuum(log.container, plan_vacuum(log, datetime(9999, 1, 1, tzinfo=timezone.utc)), lambda: "v", threads=1)
+    vacuum(log.container, plan_vacuum(log, datetime(9999, 1, 1, tzinfo=UTC)), lambda: "v", threads=1)
     assert 3 == log_of(account).first()
     assert Voided() == status_of(log_of(account), entry)
     write(account, [[1]], QUERY, seed=4)
@@ -629,7 +629,7 @@ def test_a_repair_does_not_wait_for_another_tools_blob_to_go() -> None:
     name = committed_and_taken(account, suffixRandomStringToBlobName=False)
     write(account, [[1], [2]], QUERY, seed=2)
     container = account.container("container")
-    assert plan_repair(container, None, datetime(9999, 1, 1, tzinfo=timezone.utc)).is_empty
+    assert plan_repair(container, None, datetime(9999, 1, 1, tzinfo=UTC)).is_empty
     assert b"precious" == container.get(name).data
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import itertools
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
 
 DAY = 24 * 3600.0
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WHEN = "2026-01-01T00:00:00+00:00"
 
 

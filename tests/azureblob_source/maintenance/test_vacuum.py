@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.publish import Unpublishable
 
 DAY = 24 * 3600.0
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def log_over(account: MemoryAccount, faults: FaultInjector | None = None, stream: str = "flights") -> CommitLog:

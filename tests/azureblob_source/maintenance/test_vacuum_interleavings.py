@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ from tests.histories.history import check_events
 from tests.histories.machine import SeededMachine, run_histories
 
 FAULTS: list[Fault] = [LostAnswer(), Reset(), Throttle(0.5), LateEffect(2)]
-FOR_EVER = datetime(9999, 1, 1, tzinfo=timezone.utc)
+FOR_EVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 Vacuum = Callable[[BlobContainer, SharedState], None]
 

@@ -13,7 +13,7 @@ import logging
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 DECODING = "arrow_avro.decoding"
 FOLDERS, MANY = 60, 2_000
 SYNC = bytes(range(16))
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = 86_400_000_000
 SWITCH = -141_427
 NAMES = ("a.avro", "b.avro.gz", "x/c.avro", "000000_0", "part-m-00000", "d.AVRO", "_e.avro", ".f.avro", "_t/g.avro")

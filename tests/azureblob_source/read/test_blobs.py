@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from azureblob_source.log.folder import is_avro
 from azureblob_source.log.naming import blob_name, partition_level
 from azureblob_source.read.blobs import StreamBlob, listed_blobs, microseconds, name_time, stream_blob
 
-NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
+NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)
 SECOND = 1_000_000
 AT_NOON = 1_359_633_605 * SECOND
 
@@ -68,7 +68,7 @@ def test_a_name_without_a_time_has_none(name: str) -> None:
 
 
 @given(
-    st.datetimes(datetime(1970, 1, 1), datetime(2999, 12, 31), timezones=st.just(timezone.utc)),  # noqa: DTZ001 - as hypothesis wants it
+    st.datetimes(datetime(1970, 1, 1), datetime(2999, 12, 31), timezones=st.just(UTC)),  # noqa: DTZ001 - as hypothesis wants it
     st.none() | st.text("abc_%.-/0123456789").map(partition_level),
     st.none() | st.text("0123456789abcdef", min_size=8, max_size=8),
 )

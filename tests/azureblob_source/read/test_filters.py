@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +17,7 @@ from azureblob_source.read.filters import column_filter, selected
 if not hasattr(spark, "EqualTo"):
     pytest.skip("Spark 4.1 brings the push-down of filters", allow_module_level=True)
 
-WHEN = datetime(2013, 1, 31, 12, tzinfo=timezone.utc)
+WHEN = datetime(2013, 1, 31, 12, tzinfo=UTC)
 VALUES: dict[str, tuple[pa.DataType, Any, Any]] = {
     "bool": (pa.bool_(), False, True),
     "byte": (pa.int8(), -3, 5),

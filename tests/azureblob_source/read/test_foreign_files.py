@@ -6,7 +6,7 @@ import gzip
 import importlib.util
 import io
 import json
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 AVRO = FIXTURES / "avro"
 CAPTURE = FIXTURES / "capture"
 SAMZA = FIXTURES / "samza"
-CAPTURED = datetime(2024, 5, 17, 9, 8, tzinfo=timezone.utc)
+CAPTURED = datetime(2024, 5, 17, 9, 8, tzinfo=UTC)
 SIZES = [1, 7, 100, 1000, 1 << 20]
 
 
@@ -202,8 +202,7 @@ def test_captures_folders_are_partitions_and_times() -> None:
     account = account_with(captured(), ManualClock(CAPTURED.timestamp()))
     found = snapshot(account, "airport-events/departures")
     assert [("0", 5), ("0", 6), ("0", 7), ("1", 5), ("1", 6), ("1", 7)] == [
-        (blob.partition, datetime.fromtimestamp((blob.earliest or 0) / 1e6, timezone.utc).minute)
-        for blob in found.blobs
+        (blob.partition, datetime.fromtimestamp((blob.earliest or 0) / 1e6, UTC).minute) for blob in found.blobs
     ]
     start = int(CAPTURED.timestamp()) * 1_000_000
     early = snapshot(account, "airport-events", between=(None, start - 120_000_000))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -40,7 +40,7 @@ def test_the_history_is_one_row_for_each_entry() -> None:
     assert COMMITS == table.schema
     first, second = table.to_pylist()
     assert {
-        "version": 0, "timestamp": datetime(2013, 1, 31, 12, 0, 5, 250_000, timezone.utc), "operation": "append",
+        "version": 0, "timestamp": datetime(2013, 1, 31, 12, 0, 5, 250_000, UTC), "operation": "append",
         "transactionId": "q", "transactionVersion": 3, "epoch": None, "blobs": 2, "rows": 20, "bytes": 400,
         "uncompressed": 1000, "removed": 0, "replaces": None, "reverts": [], "metrics": [("messagesSent", 20)],
         "writers": [{**WRITER, "metrics": [("messagesSent", 20)]}],
@@ -75,7 +75,7 @@ def test_blobs_have_what_the_log_says_of_them() -> None:
         {
             "name": "b", "version": 1, "timestamp": datetime.fromisoformat(WHEN), "partition": "JFK", "rows": 10,
             "bytes": 200, "uncompressed": 500, "blocks": 2, "schema": "f" * 16, "rolledBy": "end",
-            "minEventTime": datetime(1969, 12, 31, 23, 59, 59, 999_999, timezone.utc),
+            "minEventTime": datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
             "maxEventTime": datetime.fromisoformat(WHEN),
         }
     ] == table.to_pylist()  # fmt: skip
@@ -100,7 +100,7 @@ def test_control_messages_are_columns_and_the_whole_message() -> None:
         "idle": None,
         "transactionId": None,
     }
-    moment = datetime(1970, 1, 1, 0, 0, 1, 500_000, timezone.utc)
+    moment = datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC)
     assert {**common, "partition": "3", "type": "watermark", "watermark": moment, "streamId": None} == without(first)
     assert {**common, "partition": None, "type": "endOfStream", "watermark": None, "streamId": "flights"} == without(
         second

@@ -6,7 +6,7 @@ import gzip
 import io
 import random
 from collections import defaultdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import BlobEntry
 
 ACCOUNT = {"accountName": "memory", "accountKey": "a2V5"}
-NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
+NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)
 
 
 def plan_of(schema: pa.Schema, path: str = "container/flights", **given: Any) -> WritePlan:

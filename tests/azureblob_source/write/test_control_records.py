@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -420,7 +420,7 @@ ROWS = pa.schema(
         ("partition", pa.int32()), ("more", pa.int64()),
     ]
 )  # fmt: skip
-NEW_YEAR = datetime(2013, 1, 1, tzinfo=timezone.utc)
+NEW_YEAR = datetime(2013, 1, 1, tzinfo=UTC)
 NEW_YEAR_MS = 1_356_998_400_000
 
 
@@ -571,7 +571,7 @@ def test_tasks_are_names_or_numbers_or_omitted_if_there_is_one(tasks: Any, schem
     plan = plan_of_producer(producer, schema)
     made = row(1, user(1), task, 5) | {"eventTime": (NEW_YEAR + timedelta(seconds=5)).replace(tzinfo=None)}
     if schema.field("eventTime").type.tz:
-        made["eventTime"] = made["eventTime"].replace(tzinfo=timezone.utc)
+        made["eventTime"] = made["eventTime"].replace(tzinfo=UTC)
     ended = {**made, "value": wrap(producer.end_of_stream()[0])}
     entry = commit(account, plan, stage_rows_of_producer(account, plan, [made, ended], schema=schema))
     expected = producer.watermark(len(producer.names) - 1, NEW_YEAR_MS + 5000)

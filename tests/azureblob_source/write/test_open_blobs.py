@@ -7,7 +7,7 @@ import tracemalloc
 import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import fastavro
@@ -23,7 +23,7 @@ from azureblob_source.write.routing import Route
 from foundation.clock import ManualClock
 
 SCHEMA = '{"type":"record","name":"row","fields":[{"name":"v","type":"bytes"}]}'
-START = datetime(2013, 1, 1, tzinfo=timezone.utc)
+START = datetime(2013, 1, 1, tzinfo=UTC)
 FLIGHTS = Route("flights")
 
 

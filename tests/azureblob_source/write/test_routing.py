@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -64,7 +64,7 @@ def test_rows_get_the_routes_that_a_loop_over_rows_gives(
         (pa.array([True, False, True]), ["true", "false", "true"]),
         (pa.array([date(2013, 1, 31)] * 3), ["2013-01-31"] * 3),
         (pa.array([Decimal("1.20"), None, Decimal("0.00")]), ["1.20", None, "0.00"]),
-        (pa.array([datetime(2013, 1, 31, 5, tzinfo=timezone.utc)] * 3, pa.timestamp("us", "UTC")),
+        (pa.array([datetime(2013, 1, 31, 5, tzinfo=UTC)] * 3, pa.timestamp("us", "UTC")),
          ["2013-01-31 05%3A00%3A00.000000Z"] * 3),
         (pa.array(["x", None, "x"]).dictionary_encode(), ["x", None, "x"]),
         (pa.array([b"raw", b"", None]), ["raw", "%00", None]),

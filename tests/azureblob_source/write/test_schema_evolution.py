@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +138,7 @@ VALUES: dict[pa.DataType, Any] = {
     pa.string(): "é",
     pa.binary(): b"\xff",
     pa.date32(): date(2013, 1, 31),
-    pa.timestamp("us", "UTC"): datetime(2013, 1, 31, tzinfo=timezone.utc),
+    pa.timestamp("us", "UTC"): datetime(2013, 1, 31, tzinfo=UTC),
     pa.timestamp("us"): datetime(2013, 1, 31),  # noqa: DTZ001 - a wall clock
     pa.decimal128(10, 2): Decimal("1.25"),
     pa.decimal128(12, 2): Decimal("1.25"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -47,7 +47,7 @@ def sas(azurite: Azurite, container: str, permission: str) -> dict[str, str]:
         container,
         account_key=azurite.account_key,
         permission=permission,
-        expiry=datetime.now(timezone.utc) + timedelta(hours=1),
+        expiry=datetime.now(UTC) + timedelta(hours=1),
     )
     return {"endpoint": azurite.endpoint, "sasToken": token}
 

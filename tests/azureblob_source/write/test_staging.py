@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
 
 FLIGHTS = pa.schema([("origin", pa.string()), ("number", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
-MIDNIGHT = datetime(2013, 1, 1, tzinfo=timezone.utc)
+MIDNIGHT = datetime(2013, 1, 1, tzinfo=UTC)
 
 
 def flights(origins: list[str | None], first: int = 0) -> pa.RecordBatch:
@@ -48,7 +48,7 @@ def flights(origins: list[str | None], first: int = 0) -> pa.RecordBatch:
 
 
 def microseconds(hour: int) -> int:
-    return (MIDNIGHT + timedelta(hours=hour) - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+    return (MIDNIGHT + timedelta(hours=hour) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def container_of(account: MemoryAccount, *scripts: Any) -> BlobContainer:

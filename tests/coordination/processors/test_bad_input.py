@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +171,7 @@ def test_a_sas_without_tables_is_refused_at_the_start(azurite: Azurite, containe
         azurite.account_key,
         ResourceTypes(service=True, container=True, object=True),
         AccountSasPermissions(read=True, write=True, list=True, create=True, add=True, update=True, delete=True),
-        datetime.now(timezone.utc) + timedelta(hours=1),
+        datetime.now(UTC) + timedelta(hours=1),
     )
     options = {"endpoint": azurite.endpoint, "tableEndpoint": azurite.table_endpoint, "sasToken": token}
     account = connect(settings_of({**options, "maxAttempts": "2"}))

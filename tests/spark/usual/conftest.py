@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ SETTINGS = {"spark.sql.shuffle.partitions": "1"}
 
 
 def minute(number: int) -> datetime:
-    return datetime(2013, 1, 1, 12, number, tzinfo=timezone.utc)
+    return datetime(2013, 1, 1, 12, number, tzinfo=UTC)
 
 
 def event(number: int) -> dict[str, object]:

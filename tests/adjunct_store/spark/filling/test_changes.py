@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -165,7 +165,7 @@ def test_a_spec_is_checked_when_it_is_made(spec: dict[str, Any], message: str) -
 
 
 def test_timestamps_are_keys_in_any_time_zone_of_the_session(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(datetime(2026, 1, 1, tzinfo=timezone.utc), 1)], "at timestamp, v int")
+    frame = spark.createDataFrame([(datetime(2026, 1, 1, tzinfo=UTC), 1)], "at timestamp, v int")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         schema = changes_of(frame, FillSpec(["at"])).schema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -143,7 +143,7 @@ def test_a_data_set_of_which_a_vacuum_has_removed_rows_is_not_loaded(planes: Pla
 
     def remove(last: int) -> None:
         log = CommitLog(container, "planes")
-        plan = plan_vacuum(log, datetime.now(timezone.utc) + timedelta(hours=1))
+        plan = plan_vacuum(log, datetime.now(UTC) + timedelta(hours=1))
         outdated = tuple(each for each in plan.outdated if each.version <= last)
         vacuum(container, replace(plan, outdated=outdated, first=last + 1), lambda: uuid.uuid4().hex)
 

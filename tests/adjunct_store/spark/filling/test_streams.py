@@ -8,7 +8,7 @@ import shutil
 import time
 import uuid
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -523,7 +523,7 @@ def test_a_store_whose_source_was_truncated_is_built_again_and_keys_that_were_re
     append(("c", 3))
     append(("d", 4))
     log = CommitLog(planes.store.open(), "events")
-    plan = plan_vacuum(log, datetime.now(timezone.utc) + timedelta(hours=1))
+    plan = plan_vacuum(log, datetime.now(UTC) + timedelta(hours=1))
     assert 3 == vacuum(log.container, plan, lambda: uuid.uuid4().hex).entries
     with pytest.raises(NotFoundError, match="a vacuum has removed the versions after it"):
         run()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -132,7 +132,7 @@ class CommitWorld(World[CommitProcess]):
 
     def utc(self) -> datetime:
         """The time of the history."""
-        return datetime.fromtimestamp(self.clock.now(), timezone.utc)
+        return datetime.fromtimestamp(self.clock.now(), UTC)
 
     def note(self, process: CommitProcess, request: Request, fault: Fault | None) -> None:
         """Count what a request is part of, and show it."""
@@ -330,7 +330,7 @@ def stage_batch(process: CommitProcess, query: Query, batch: int, *, whole: bool
 def stage_blob(process: CommitProcess, stream: str, rows: Sequence[Row], *, suffixed: bool) -> BlobEntry:
     """One blob of one or two blocks. Without a suffix the second in its name is its own."""
     truth, attempt = process.world.truth, f"{process.draws.getrandbits(64):016x}"
-    started = datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc)
+    started = datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)
     if not suffixed:
         started += timedelta(seconds=len(truth.blob_rows))
     name = blob_name(stream, None, started, attempt[:8] if suffixed else None, ".avro")
@@ -456,7 +456,7 @@ def follow_stream(process: CommitProcess, reader: ReaderState, batches: int) -> 
         try:
             if not _micro_batch(process, follower, reader):
                 return
-        except NotFoundError:  # noqa: PERF203 - a micro-batch may fail
+        except NotFoundError:
             world.seen["follower overtaken by a vacuum"] += 1
             reader.after, reader.planned, reader.delivered = None, None, Counter()
             return

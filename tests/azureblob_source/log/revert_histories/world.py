@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -244,7 +244,7 @@ class RevertWorld(World[RevertProcess]):
 
     def utc(self) -> datetime:
         """The time of the history."""
-        return datetime.fromtimestamp(self.clock.now(), timezone.utc)
+        return datetime.fromtimestamp(self.clock.now(), UTC)
 
     def draft(self) -> Draft:
         """What a revert appends begins as this; it has the epoch of the next driver."""
@@ -300,7 +300,7 @@ def stage(process: RevertProcess, rows: Iterable[int]) -> list[StagedTask]:
 
 def _stage_blob(process: RevertProcess, stream: str, rows: list[int]) -> BlobEntry:
     attempt = f"{process.draws.getrandbits(64):016x}"
-    name = blob_name(stream, None, datetime(2013, 1, 31, 12, 0, 5, tzinfo=timezone.utc), attempt[:8], ".avro")
+    name = blob_name(stream, None, datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC), attempt[:8], ".avro")
     schema = write_plan("a", None).avro.fingerprint
     blob = BlobEntry(name, stream, None, attempt, 1, len(rows), 1, 1, schema, "end")
     process.world.truth.rows[name] = tuple(rows)
@@ -431,7 +431,7 @@ def _refused(process: RevertProcess, error: ConflictError, *, refused: bool) -> 
 def vacuum_log(process: RevertProcess, log: str, before: float) -> None:
     """`azureblob vacuum`."""
     try:
-        plan = plan_vacuum(CommitLog(process.container, log), datetime.fromtimestamp(before, timezone.utc))
+        plan = plan_vacuum(CommitLog(process.container, log), datetime.fromtimestamp(before, UTC))
         done = vacuum(process.container, plan, process.world.new_id)
     except (ConflictError, NotFoundError):
         return
@@ -463,7 +463,7 @@ def follow(process: RevertProcess, reader: Reader, batches: int) -> None:
         try:
             if not _micro_batch(process, follower, reader):
                 return
-        except NotFoundError:  # noqa: PERF203 - a micro-batch may fail
+        except NotFoundError:
             gone = reader.after is None or reader.after + 1 < world.truth.first[reader.stream]
             world.seen["follower overtaken by a vacuum" if gone else "follower's blob is taken back meanwhile"] += 1
             if gone:
