@@ -33,7 +33,7 @@ from control_messages.runs import (
 from control_messages.spark.columns import EmitColumns
 from control_messages.spark.upstream import EMITTED, control_envelopes, emit
 from foundation.arguments import Options, checked
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import NotFoundError
 from foundation.worker_errors import own_error
 
@@ -144,12 +144,12 @@ class BoundedRun:
             raise done.error
 
 
-def _start(spark: SparkSession, job: Job, transport: Transport) -> int:
+def _start(spark: SparkSession, job: Job, transport: Transport, clock: Clock = SYSTEM_CLOCK) -> int:
     """The generation of a run."""
     control = transport.control(spark)
     newest = _newest(control)
     if control is not None and newest is None:  # retention may have removed any generation
-        return max(job.producer.generation, SYSTEM_CLOCK.now_ns() // 1_000_000)
+        return max(job.producer.generation, clock.now_ns() // 1_000_000)
     return begin(job, newest)
 
 

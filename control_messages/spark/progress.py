@@ -20,7 +20,7 @@ from control_messages.holds import Hold, NoControlMessages
 from control_messages.partition_tracker import IdleTimeout, PartitionTracker
 from control_messages.spark.reconciliation import OBSERVED
 from foundation.arguments import checked
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -65,7 +65,7 @@ def _saved(query: StreamingQuery | str) -> list[tuple[PartitionTracker, IdleTime
 
 
 @checked
-def why_held(query: StreamingQuery | str) -> list[Hold | NoControlMessages]:
+def why_held(query: StreamingQuery | str, *, clock: Clock = SYSTEM_CLOCK) -> list[Hold | NoControlMessages]:
     """What holds the watermark of each partition of a query; `str(hold)` is a text for people.
 
     query: a query, or the path of a checkpoint. Only a query knows the streams and partitions from which no control
@@ -75,7 +75,7 @@ def why_held(query: StreamingQuery | str) -> list[Hold | NoControlMessages]:
     failure = None if isinstance(query, str) else query.exception()
     if failure is not None:
         raise failure
-    now = SYSTEM_CLOCK.now_ns() // 1_000_000
+    now = clock.now_ns() // 1_000_000
     saved = _saved(query)
     trackers = [tracker for tracker, _ in saved]
     found: list[Hold | NoControlMessages] = [holds.why_held(tracker, now, idle) for tracker, idle in saved]
@@ -104,7 +104,7 @@ def run_until_end(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, in
     """
     wait = _Wait(query, _awaited(query, inputs))
     while query.isActive and not wait.over():
-        SYSTEM_CLOCK.sleep(_POLL_SECONDS)
+        wait.clock.sleep(_POLL_SECONDS)
     if query.isActive:
         query.stop()
     query.awaitTermination()
@@ -202,7 +202,11 @@ class _Wait:
     seen: str = ""
     caught_up: bool = False
     is_over: bool = False
-    reported: float = field(default_factory=SYSTEM_CLOCK.monotonic)
+    clock: Clock = SYSTEM_CLOCK
+    reported: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reported = self.clock.monotonic()
 
     def over(self) -> bool:
         """Look at the batches since the last call. `ValueError` if the end that is awaited cannot come.
@@ -212,7 +216,7 @@ class _Wait:
         new = [each for each in self.query.recentProgress if each["timestamp"] > self.seen]
         idle = _is_idle(self.query)
         self.seen = max((each["timestamp"] for each in new), default=self.seen)
-        if SYSTEM_CLOCK.monotonic() - self.reported >= _REPORT_SECONDS:
+        if self.clock.monotonic() - self.reported >= _REPORT_SECONDS:
             self._report()
         if not (any(map(self._has_end, new)) if self.caught_up else new or idle):
             return False
@@ -247,7 +251,7 @@ class _Wait:
 
     def _report(self) -> None:
         """Say what the wait is for."""
-        self.reported = SYSTEM_CLOCK.monotonic()
+        self.reported = self.clock.monotonic()
         waiting = [each for each in why_held(self.query) if isinstance(each, NoControlMessages) or not each.at_end]
         text = " ".join(map(str, waiting[:_SHOWN]))
         more = f" And {len(waiting) - _SHOWN} more partitions." if len(waiting) > _SHOWN else ""
@@ -342,16 +346,16 @@ def _reconcilers(spark: SparkSession, checkpoint: str) -> list[_OperatorState]:
     return [operator for operator in found if operator.batch >= 0 and operator.variables.issuperset(_STATES)]
 
 
-def _operators(spark: SparkSession, checkpoint: str) -> list[Row]:
+def _operators(spark: SparkSession, checkpoint: str, clock: Clock = SYSTEM_CLOCK) -> list[Row]:
     """What Spark has written of the operators with state. It does so when the first batch begins, not in one step."""
-    deadline = SYSTEM_CLOCK.monotonic() + _FIRST_BATCH_SECONDS
+    deadline = clock.monotonic() + _FIRST_BATCH_SECONDS
     while True:
         try:
             return spark.read.format("state-metadata").load(checkpoint).collect()
         except PySparkException as error:
-            if error.getCondition() != "STDS_FAILED_TO_READ_OPERATOR_METADATA" or SYSTEM_CLOCK.monotonic() > deadline:
+            if error.getCondition() != "STDS_FAILED_TO_READ_OPERATOR_METADATA" or clock.monotonic() > deadline:
                 raise
-        SYSTEM_CLOCK.sleep(_POLL_SECONDS)
+        clock.sleep(_POLL_SECONDS)
 
 
 def _variables(properties: str) -> frozenset[str]:

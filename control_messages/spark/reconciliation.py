@@ -38,7 +38,7 @@ from control_messages.partition_tracker import (
 from control_messages.spark.columns import EnvelopeColumns, not_null
 from control_messages.spark.metrics import held_ms, measure
 from foundation.arguments import checked
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -274,10 +274,10 @@ def _run_id() -> str:
     return "" if context is None else context.getLocalProperty("spark.jobGroup.id") or ""
 
 
-def _now(timers: TimerValues) -> int:
+def _now(timers: TimerValues, clock: Clock = SYSTEM_CLOCK) -> int:
     """Milliseconds: Spark's time of the batch, which it has only with timers; else the clock's."""
     batch_time = timers.getCurrentProcessingTimeInMs()
-    return batch_time if batch_time >= 0 else SYSTEM_CLOCK.now_ns() // 1_000_000
+    return batch_time if batch_time >= 0 else clock.now_ns() // 1_000_000
 
 
 class _Output:

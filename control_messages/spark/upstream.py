@@ -20,7 +20,7 @@ from control_messages.messages import EARLIEST, VERSION, ControlMessage, Message
 from control_messages.producer import FOR_THE_SINK, PRODUCER_METADATA, ProducerSpec, with_watermarks
 from control_messages.spark.columns import ColumnOrName, EmitColumns, column, required
 from foundation.arguments import checked
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 
 USER = bytes([MessageType.USER])
 ENVELOPES = "partition int, value binary"
@@ -85,14 +85,16 @@ def emit(
 
 
 @checked
-def control_envelopes(spark: SparkSession, producer: ProducerSpec, messages: Iterable[ControlMessage]) -> DataFrame:
+def control_envelopes(
+    spark: SparkSession, producer: ProducerSpec, messages: Iterable[ControlMessage], *, clock: Clock = SYSTEM_CLOCK
+) -> DataFrame:
     """Control messages alone, as envelopes for every partition; to be written after all rows that they refer to.
 
     Call it when what the messages say has become true: they get the time of the call as their sequence, which orders
     them among the watermarks of the same tasks. Writing the result again has no effect. The end of a bounded stream is
     sent by `run_bounded`.
     """
-    now = SYSTEM_CLOCK.now_ns() // 1_000_000
+    now = clock.now_ns() // 1_000_000
     return spark.createDataFrame(pa.Table.from_batches([producer.envelopes(messages, now)])).coalesce(1)
 
 
