@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.meters import Meters, Metrics, Table
 
 if TYPE_CHECKING:
@@ -89,6 +89,6 @@ class StoreMetrics(Metrics):
     def __init__(self, container: str, store: str) -> None:
         super().__init__(METERS, {"store": f"{container}/{store}"}, key=f"{container}/{store}")
 
-    def show(self, last: LastVersion) -> None:
+    def show(self, last: LastVersion, clock: Clock = SYSTEM_CLOCK) -> None:
         """Report the gauges of a fill from now on, at each export, until `close`: it has ended, or has been fenced."""
-        self.observe(lambda: last.values(SYSTEM_CLOCK.monotonic()))
+        self.observe(lambda: last.values(clock.monotonic()))

@@ -15,7 +15,7 @@ from adjunct_store.engine.changes import ApplyResult, effective, encoded, last_c
 from adjunct_store.engine.entry import POSITION_KEY, VALUE, PartitionProgress
 from adjunct_store.engine.rocks import Database, IngestExternalFileOptions, SstFileWriter, options, storage_errors
 from adjunct_store.engine.sorting import RUN_BYTES, in_order
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from state_backup import rocksdb_checkpoint
 
 if TYPE_CHECKING:
@@ -106,11 +106,11 @@ class PartitionStore:
         """A directory that has the partition as it is now, as long as the block lasts."""
         return rocksdb_checkpoint(self._database.rdict)
 
-    def _settle(self) -> None:
+    def _settle(self, clock: Clock = SYSTEM_CLOCK) -> None:
         """Wait for compactions, so that the files of many runs become few before they are uploaded."""
-        end = SYSTEM_CLOCK.monotonic() + _SETTLE_SECONDS
-        while self._database.compacts and SYSTEM_CLOCK.monotonic() < end:
-            SYSTEM_CLOCK.sleep(_SETTLE_POLL)
+        end = clock.monotonic() + _SETTLE_SECONDS
+        while self._database.compacts and clock.monotonic() < end:
+            clock.sleep(_SETTLE_POLL)
 
 
 @dataclass

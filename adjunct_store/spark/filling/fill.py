@@ -17,7 +17,7 @@ from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.transitions import Publication, continued
 from azure_account.location import Location
 from foundation.arguments import checked
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import ConfigurationError, FencedError, NotFoundError, describe
 from foundation.worker_errors import own_errors
 
@@ -94,6 +94,7 @@ class VersionWriter:
     schema: StoreSchema
     cache_dir: Path | str | None = None
     replaces: bool = False
+    clock: Clock = SYSTEM_CLOCK
 
     @property
     def metrics(self) -> StoreMetrics:
@@ -169,7 +170,8 @@ class VersionWriter:
         self.metrics.count("versionsPublished", int(base is None or version.number != base.number))
         sizes = version.entries, version.tombstones, version.bytes
         bootstrapped = self.fill.generation.bootstrapped
-        self.metrics.show(LastVersion(version.number, version.batch, *sizes, bootstrapped, SYSTEM_CLOCK.monotonic()))
+        last = LastVersion(version.number, version.batch, *sizes, bootstrapped, self.clock.monotonic())
+        self.metrics.show(last, self.clock)
         return version
 
     def _written(self, rows: DataFrame, batch: int) -> list[PartitionReport]:

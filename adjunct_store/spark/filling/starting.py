@@ -15,7 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from adjunct_store.spark.filling.query_checkpoint import java_cause
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import ConfigurationError, ConflictError, describe
 from foundation.worker_errors import own_error
 
@@ -71,8 +71,9 @@ class QueryStart:
         check: Callable[[TakeoverPlan], None],
         start: Callable[[TakeoverPlan], tuple[StreamingQuery, BatchGate]],
         tolerates: Callable[[Exception], bool],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._check, self._start, self._tolerates = check, start, tolerates
+        self._check, self._start, self._tolerates, self._clock = check, start, tolerates, clock
         self._started: tuple[int, StreamingQuery, BatchGate] | None = None
 
     def before_take_over(self, opening: TakeoverPlan) -> str:
@@ -87,11 +88,11 @@ class QueryStart:
         if self._started is None:
             self._started = number, *self._start(opening)
         _, query, gate = self._started
-        end = SYSTEM_CLOCK.monotonic() + MOST_SECONDS
-        while query.isActive and not gate.reached.is_set() and SYSTEM_CLOCK.monotonic() < end:
+        end = self._clock.monotonic() + MOST_SECONDS
+        while query.isActive and not gate.reached.is_set() and self._clock.monotonic() < end:
             if query.status["message"].startswith(_WAITS):
                 break
-            SYSTEM_CLOCK.sleep(_POLL)
+            self._clock.sleep(_POLL)
         failure = query.exception()
         if failure is not None and not self._tolerates(failure):
             raise own_error(failure) or failure

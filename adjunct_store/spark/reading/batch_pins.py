@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions.pins import pin_version, release
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import AzureBlobError, TransientError
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class PinHold:
 class BatchPins:
     """Pins of one process. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._pins: list[BatchPin] = []
         self._lock = threading.Lock()
         self._at_exit = False
@@ -128,11 +129,11 @@ class BatchPins:
         return hold
 
     def _release(self, pins: list[BatchPin], seconds: float | None) -> None:
-        began = SYSTEM_CLOCK.monotonic()
+        began = self._clock.monotonic()
         for pin in pins:
             reached = pin.store
             if seconds is not None:
-                left = began + seconds - SYSTEM_CLOCK.monotonic()
+                left = began + seconds - self._clock.monotonic()
                 if left <= 0:
                     logger.warning("%d pins stay for now, such as on store %s", len(pins), pin.store)
                     return

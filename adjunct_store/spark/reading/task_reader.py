@@ -24,7 +24,7 @@ from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.metrics import StoreMetrics
 from adjunct_store.versions.pins import Pinning, ReaderId, reader_of
 from adjunct_store.view import Form, View, open_view
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
 from foundation.worker_modules import keep_modules
 
@@ -74,12 +74,12 @@ class StoreReadSpec:
     cache_dir: str | None = None
     driver: str = ""
 
-    def pin(self) -> tuple[Version, Generation]:
+    def pin(self, clock: Clock = SYSTEM_CLOCK) -> tuple[Version, Generation]:
         """The version of this task's batch, and its generation. `NotFoundError` if the store has none yet."""
         reader, batch = self.reads()
         key = (os.getpid(), self.location, reader, batch, _run())
         known = _pins.get(key)
-        if known is not None and SYSTEM_CLOCK.monotonic() < known.until:
+        if known is not None and clock.monotonic() < known.until:
             return known.version, known.generation
         try:
             pinning = Pinning(self.location.open(), self.location.path, ReaderId(reader, self.driver), batch)
@@ -91,7 +91,7 @@ class StoreReadSpec:
             raise NotFoundError(describe("read", f"store {self.location}", str(error), step)) from error
         if pinning.is_new:  # no row waits for it
             threading.Thread(target=pinning.delete_older, name="adjunct-store-pins", daemon=True).start()
-        _pins[key] = _CachedPin(*found, SYSTEM_CLOCK.monotonic() + _PIN_SECONDS)
+        _pins[key] = _CachedPin(*found, clock.monotonic() + _PIN_SECONDS)
         while len(_pins) > _PINS:
             _pins.popitem(last=False)
         return found

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adjunct_store.spark.filling import starting
 from adjunct_store.spark.filling.query_checkpoint import CheckpointState
-from adjunct_store.spark.filling.starting import BatchGate, QueryStart
+from adjunct_store.spark.filling.starting import MOST_SECONDS, BatchGate, QueryStart
+from foundation.clock import SYSTEM_CLOCK, Clock, ManualClock
 from foundation.errors import ConfigurationError
 from tests.adjunct_store.stores import manifest_of, new_account, opened, published
 
@@ -60,7 +60,7 @@ def fails(query: Query, _: BatchGate) -> None:
     query.isActive, query.failure = False, ValueError("the source is gone")
 
 
-def start_of(query: Query, *, tolerant: bool = False) -> tuple[QueryStart, list[int]]:
+def start_of(query: Query, *, tolerant: bool = False, clock: Clock = SYSTEM_CLOCK) -> tuple[QueryStart, list[int]]:
     """The start of a fill with this query, whose checkpoint is empty; and the generations that it has begun."""
     begun: list[int] = []
 
@@ -74,7 +74,7 @@ def start_of(query: Query, *, tolerant: bool = False) -> tuple[QueryStart, list[
         begun.append(opening.generation.number)
         return query, query.gate
 
-    return QueryStart(check, start, lambda _: tolerant), begun
+    return QueryStart(check, start, lambda _: tolerant, clock), begun
 
 
 @pytest.fixture
@@ -101,12 +101,12 @@ def test_a_query_that_fails_at_once_takes_nothing_over_unless_the_fill_sees_to_i
     assert 2 == opened(container, before_take_over=start.before_take_over).epoch
 
 
-def test_a_query_that_looks_for_data_for_too_long_takes_the_store_over(
-    container: BlobContainer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(starting, "MOST_SECONDS", 0.05)
-    start, _ = start_of(Query("q", lambda *_: None))
+def test_a_query_that_looks_for_data_for_too_long_takes_the_store_over(container: BlobContainer) -> None:
+    clock = ManualClock()
+    begun = clock.monotonic()
+    start, _ = start_of(Query("q", lambda *_: None), clock=clock)
     assert "q" == opened(container, before_take_over=start.before_take_over).generation.query
+    assert 0 <= clock.monotonic() - begun - MOST_SECONDS < 1
 
 
 def test_a_query_does_not_go_on_with_what_another_one_has_begun_in_between(container: BlobContainer) -> None:
