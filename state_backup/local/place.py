@@ -23,7 +23,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import ConflictError, describe
 from state_backup.local.claim import claimed
 from state_backup.local.durable import sync
@@ -209,7 +209,7 @@ def apply_permissions(root: Path, index: DirIndex) -> None:
         root.chmod(mode_of(index.permissions) | root.stat().st_mode & stat.S_ISGID)
 
 
-def set_time(file: int | Path, metadata: FileMetadata) -> None:
+def set_time(file: int | Path, metadata: FileMetadata, clock: Clock = SYSTEM_CLOCK) -> None:
     """Give a file, or the one of a descriptor, the modification time of the index, which is in milliseconds.
 
     The digits below are those of the moment. `ChecksumCache` knows files by inode, size and time: a new file must not
@@ -218,7 +218,7 @@ def set_time(file: int | Path, metadata: FileMetadata) -> None:
     """
     time_ns = metadata.last_modified_time_millis * 1_000_000
     if time_ns <= _LATEST_NS:
-        time_ns += SYSTEM_CLOCK.now_ns() % 1_000_000
+        time_ns += clock.now_ns() % 1_000_000
         os.utime(file, ns=(time_ns, time_ns))
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from azure_account.location import Location
 from foundation.arguments import Count, Seconds, Wait, checked
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError, describe
 from state_backup.backup.settings import WriterSettings
 from state_backup.record.location import open_location
@@ -223,13 +223,19 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
     """
 
     def __init__(
-        self, query: Query, writer: StateWriter, location: Path, settings: CheckpointSettings, batch: int | None
+        self,
+        query: Query,
+        writer: StateWriter,
+        location: Path,
+        settings: CheckpointSettings,
+        batch: int | None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._query, self._writer, self._location, self._settings = query, writer, location, settings
-        self._batch = batch
+        self._batch, self._clock = batch, clock
         self._failure: Exception | None = None
         self._closing = threading.Event()
-        self._due = BackupDeadline(settings.stop_after)
+        self._due = BackupDeadline(settings.stop_after, clock)
         self._thread = threading.Thread(target=self._run, name=f"back-up-{location.name}", daemon=True)
         self._thread.start()
         if settings.stop_after is not None:
@@ -302,7 +308,7 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
         for _ in range(_RETRIES_AT_END):
             if self._failure is None:
                 break
-            SYSTEM_CLOCK.sleep(min(1.0, self._settings.every))
+            self._clock.sleep(min(1.0, self._settings.every))
             self._back_up()
 
     def _stop_for_good(self) -> None:

@@ -19,7 +19,7 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import ConfigurationError, ConflictError, CorruptError, describe
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
@@ -215,9 +215,9 @@ def _damaged(path: Path, cause: str) -> CorruptError:
 class _Copy:
     """Links or copies files of a directory into another one."""
 
-    def __init__(self, root: Path, target: Path) -> None:
+    def __init__(self, root: Path, target: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self._root, self._target = root, target
-        self._old = SYSTEM_CLOCK.now() - _YOUNG_SECONDS
+        self._old = clock.now() - _YOUNG_SECONDS
 
     def files(self, below: str, wanted: Callable[[str], bool]) -> None:
         """The files of a directory (or one file), with those below it, as far as they are wanted and still there."""
