@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.coordination_idle import CrashLoop, crash
-from benchmarks.coordination_simulation import Job, Processor
 from coordination.timing import JOB_LEASE, CoordinatorTiming
 from tests.coordination.processors.mistakes import IDLE_MISTAKES
+from tests.coordination.processors.virtual_job import QUICK, CrashLoop, Job, Processor, crash, idle_time
 from tests.histories.history import check_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 TASKS = tuple(f"t{number:02}" for number in range(12))
-QUICK = 0.04
-"""The longest that a request takes (s)."""
 
 
 def started(processors: int = 5, restart: float = 0.0) -> Job:
@@ -33,10 +30,10 @@ def started(processors: int = 5, restart: float = 0.0) -> Job:
 def rest(job: Job) -> Processor:
     """Wait until the job is at rest, and for a random time more. The leader."""
     for _ in range(2):
-        job.schedule.run(lambda: job.is_shared() and any(each.election.leads() for each in job.live))
+        job.schedule.run(lambda: job.is_shared() and job.leaders())
         job.schedule.run_for(job.rng.uniform(20, 30))
-    job.schedule.run(lambda: job.is_shared() and any(each.election.leads() for each in job.live))
-    return next(each for each in job.live if each.election.leads())
+    job.schedule.run(lambda: job.is_shared() and job.leaders())
+    return job.leaders()[0]
 
 
 def taken_over(job: Job, remove: Callable[[Job, Processor], None], times: int = 20) -> list[float]:
@@ -47,18 +44,6 @@ def taken_over(job: Job, remove: Callable[[Job, Processor], None], times: int = 
         waited.append(job.schedule.run(lambda: not job.lost))
         job.join()
     return waited
-
-
-def idle_share(job: Job, seconds: float, act: Callable[[], None]) -> float:
-    """The share of the time of tasks in which nobody runs them. `act` is called every second."""
-    idle = 0
-    for _ in range(int(seconds)):
-        act()
-        job.schedule.run_for(1)
-        runs = Counter(task for each in job.live for task in each.running)
-        job.twice |= {task for task, count in runs.items() if count > 1}
-        idle += sum(task not in runs for task in TASKS)
-    return idle / (seconds * len(TASKS))
 
 
 # take-over at the default durations -----------------------------------------------------------------------------------
@@ -181,12 +166,12 @@ def test_a_refusal_that_lasts_is_no_blip() -> None:
 
 def test_a_process_that_crashes_in_a_loop_does_not_halt_the_others() -> None:
     job = started(4)
-    assert idle_share(job, 900, crash(job, CrashLoop(3, 5))) <= 0.01
+    assert idle_time(job, 900, crash(job, CrashLoop(3, 5))).share <= 0.01
     assert set() == job.twice
     assert job.seen["crashed"] > 90
 
     job.kill([job.live[0]])
-    share = idle_share(job, 300, crash(job, CrashLoop(3, 5)))
+    share = idle_time(job, 300, crash(job, CrashLoop(3, 5))).share
     assert share <= 0.03, "the tasks of the one that died move all the same"
 
 
@@ -218,7 +203,7 @@ def random_history(seed: int, seen: Counter[str]) -> float:
         leaving.leave()
         job.join()
 
-    share = idle_share(job, 300, act)
+    share = idle_time(job, 300, act).share
     assert set() == job.twice
     seen["crashed"] += job.seen["crashed"]
     return share
@@ -245,7 +230,7 @@ def test_a_design_that_leaves_tasks_idle_is_caught(name: str, monkeypatch: pytes
 
 def test_a_process_that_crashes_as_soon_as_it_has_tasks_gets_none_after_a_while() -> None:
     job = started(4)
-    share = idle_share(job, 900, crash(job, CrashLoop(15, 5)))
+    share = idle_time(job, 900, crash(job, CrashLoop(15, 5))).share
     assert share <= 0.03
     assert set() == job.twice
     assert job.seen["crashed"] > 30
@@ -256,7 +241,7 @@ def test_a_listener_that_refuses_its_first_stop_delays_only_what_moves() -> None
     for each in job.live:
         each.refuses_stops = 1
     job.join()
-    assert idle_share(job, 120, lambda: None) <= 0.1
+    assert idle_time(job, 120).share <= 0.1
     assert set() == job.twice
     assert job.is_shared()
     assert job.seen["listener failed"] >= 1

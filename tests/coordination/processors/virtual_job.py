@@ -1,4 +1,4 @@
-"""Processors in memory and in virtual time: hundreds of take-overs in seconds, and each request counted.
+"""A job whose processors run in memory and in virtual time: hundreds of take-overs in seconds.
 
 Each loop that is a thread of a `JobCoordinator` (election, polls, heartbeats, watch) is a greenlet. It waits by
 switching to the scheduler, which goes on with the loop that is due next. A request takes a random time, half of it
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from greenlet import getcurrent, greenlet
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from azure_account.service import Failure
-from coordination.leadership.election import Elected, Election
+from coordination.leadership.election import Election
 from coordination.leadership.lease import Lease
 from coordination.names import names_of
 from coordination.processors.coordinator_state import ProcessorDeclaration
@@ -36,8 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
-NAMES = names_of("box", "benchmark")
-CONTAINER = "benchmark"
+QUICK = 0.04
+"""The longest that a request takes (s), as a rule."""
+JITTER = 0.3
+NAMES = names_of("box", "test")
+CONTAINER = "test"
 SETTLED_SECONDS = 3_600.0
 """Virtual seconds after which a condition that does not hold is an error."""
 
@@ -153,8 +155,6 @@ class Processor:
         self.name, self.alive, self._job = name, True, job
         self.leaving, self.paused_until = False, 0.0
         self.running: dict[str, int] = {}
-        self.polls: list[float] = []
-        """How long each poll took (s of real time), if requests take no virtual time."""
         self.requests = Requests(job.schedule, job.rng, job.slowest, job.seen)
         account = MemoryAccount(job.account.service, intercept=self.requests)
         container, new_id = account.container(CONTAINER), job.new_id
@@ -174,8 +174,8 @@ class Processor:
         )
         tick = min(job.timing.quick / 2, job.timing.margin / 4)
         for act, left in (
-            (self._elect, lambda: self.participant.seconds_to_election),
-            (self._poll, lambda: self.participant.seconds_to_poll),
+            (self.participant.elect, lambda: self.participant.seconds_to_election),
+            (self.participant.poll, lambda: self.participant.seconds_to_poll),
             (self.participant.beat, lambda: self.participant.seconds_to_beat),
             (self.participant.expire, lambda: 0.0),
             (self.participant.list_tasks, lambda: self.participant.seconds_to_listing),
@@ -229,15 +229,6 @@ class Processor:
     def _goes_on(self) -> bool:
         return self.alive and not self.leaving
 
-    def _elect(self) -> None:
-        if isinstance(self.participant.elect(), Elected):
-            self._job.leader, self._job.elected = self, self._job.elected + 1
-
-    def _poll(self) -> None:
-        begin = time.perf_counter()
-        self.participant.poll()
-        self.polls.append(time.perf_counter() - begin)
-
 
 @dataclass
 class Job:
@@ -250,8 +241,6 @@ class Job:
     seed: int = 2013
     schedule: Schedule = field(default_factory=Schedule)
     processors: list[Processor] = field(default_factory=list)
-    leader: Processor | None = None
-    elected: int = 0
     seen: Counter[str] = field(default_factory=Counter)
     """What has happened, and how often."""
     begun: int = 0
@@ -309,7 +298,68 @@ class Job:
                 raise AssertionError(f"{owner} and {processor} run {task} in epoch {epoch}.")
         self.lost -= set(tasks)
 
+    def leaders(self) -> list[Processor]:
+        """Who leads: none or one, as a rule."""
+        return [each for each in self.live if each.election.leads()]
+
     def is_shared(self) -> bool:
         """Whether the live processors run all tasks, in shares that differ by one at most."""
         counts = [len(processor.running) for processor in self.live]
         return sum(counts) == len(self.tasks) and max(counts) - min(counts) <= 1
+
+
+@dataclass(frozen=True)
+class CrashLoop:
+    """A process that dies `alive` seconds after its start, and starts again `away` seconds later, more or less.
+
+    leaves: it does not die, but leaves the job, as a program does that ends with an error.
+    """
+
+    alive: float
+    away: float
+    leaves: bool = False
+
+
+def crash(job: Job, loop: CrashLoop) -> Callable[[], None]:
+    """Act out a loop: the function is called every second."""
+    due, living = job.schedule.now(), job.processors[:0]
+
+    def act() -> None:
+        nonlocal due
+        if job.schedule.now() < due:
+            return
+        if living:
+            job.seen["crashed"] += 1
+            end = living.pop()
+            end.leave() if loop.leaves else job.kill([end])
+        else:
+            job.join()
+            living.append(job.processors[-1])
+        seconds = loop.alive if living else loop.away
+        due = job.schedule.now() + seconds * job.rng.uniform(1 - JITTER, 1 + JITTER)
+
+    return act
+
+
+@dataclass(frozen=True)
+class IdleTime:
+    """share: of the time of all tasks. longest: seconds of a task without a break."""
+
+    share: float
+    longest: int
+
+
+def idle_time(job: Job, seconds: int, *acts: Callable[[], None]) -> IdleTime:
+    """How long nobody runs a task while the job goes on. The functions are called every second."""
+    idle, longest, since = 0, 0, Counter[str]()
+    for _ in range(seconds):
+        for act in acts:
+            act()
+        job.schedule.run_for(1)
+        runs = Counter(task for each in job.live for task in each.running)
+        job.twice |= {task for task, count in runs.items() if count > 1}
+        for task in job.tasks:
+            since[task] = 0 if runs[task] else since[task] + 1
+            idle += not runs[task]
+        longest = max(longest, *since.values())
+    return IdleTime(idle / (seconds * len(job.tasks)), longest)
