@@ -54,8 +54,12 @@ def check_version(version: object, newest: int, document: str) -> None:
     document: its kind and blob, such as `Log entry flights/_log/…7.json`.
     """
     if type(version) is int and version > newest:
-        text = f"{document} has format version {version}; this release reads up to {newest}."
-        raise ConfigurationError(f"{text} Upgrade the package on this machine.")
+        raise needs_newer_release(f"{document} has format version {version}; this release reads up to {newest}")
+
+
+def needs_newer_release(found: str) -> ConfigurationError:
+    """The error of a document that is whole, and that this release does not know."""
+    return ConfigurationError(f"{found}, so it needs a newer release of pyspark-azureblob on this machine.")
 
 
 def damaged(document: str, cause: str, repair: str) -> CorruptError:

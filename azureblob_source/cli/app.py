@@ -254,8 +254,7 @@ def _leave_out(shell: CommandContext, place: CommandTarget, given: RepairOptions
         (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
     done = None
     if missing and not given.dry_run and confirmed(shell, "Remove them from the log?", given):
-        names = [blob.name for blob in missing]
-        done = leave_out(of, names, _draft(shell, place), Publisher(place.container))
+        done = leave_out(of, missing, _draft(shell, place), Publisher(place.container))
     if given.as_json:
         names = [blob.name for blob in missing]
         print_json({"stream": of.stream, "missing": names, "version": None if done is None else done.version})

@@ -44,7 +44,7 @@ def entry_json(entry: LogEntry) -> dict[str, object]:
     """One line of `log`: the entry with its blobs and writers as numbers."""
     stored = stored_json(entry)
     kept = ("version", "timestamp", "operation", "transaction", "epoch", "replaces", "metrics")
-    found = {key: stored[key] for key in kept if key in stored}
+    found = {key: stored[key] for key in kept}
     counts = {
         "blobs": len(entry.blobs),
         "rows": entry.rows,

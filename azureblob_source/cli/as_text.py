@@ -83,15 +83,15 @@ def _operation(entry: LogEntry) -> str:
 
 def entry_tables(entry: LogEntry) -> list[Table]:
     """One entry in full: its fields, its writers, its blobs."""
-    stored = stored_json(entry)
+    stored, counted = stored_json(entry), ("blobs", "writers", "transactions", "removed", "control")
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
     for key, value in stored.items():
-        if key not in ("formatVersion", "blobs", "writers", "transactions", "removed", "control"):
+        if value not in (None, [], {}) and key not in ("formatVersion", *counted):
             facts.add_row(key, value if isinstance(value, str) else _compact(value))
-    for key in ("blobs", "writers", "transactions", "removed", "control"):
-        facts.add_row(key, count_text(len(stored.get(key, ()))))
+    for key in counted:
+        facts.add_row(key, count_text(len(stored[key])))
     writers = new_table(
         "query", "batch>", "task>", "attempt>", "seconds>", "rows>", "blocks>", "size>", title="writers"
     )

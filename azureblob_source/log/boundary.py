@@ -50,16 +50,16 @@ def to_json(boundary: Boundary) -> bytes:
         "writeId": boundary.write_id,
         "removing": {str(version): etag for version, etag in boundary.removing.items()},
     }
-    return json.dumps({key: value for key, value in document.items() if value != {}}, separators=(",", ":")).encode()
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def from_json(data: bytes, name: str) -> Boundary:
     """The boundary stored as blob `name`. Unknown fields are ignored; a newer format is a `ConfigurationError`."""
     try:
         document = json.loads(data)
-        check_version(int(document["formatVersion"]), FORMAT_VERSION, f"Log boundary {name}")
-        removing = {int(version): str(of) for version, of in document.get("removing", {}).items()}
-        return Boundary(int(document["first"]), removing, str(document.get("writeId", "")))
+        check_version(document["formatVersion"], FORMAT_VERSION, f"Log boundary {name}")
+        removing = {int(version): str(of) for version, of in document["removing"].items()}
+        return Boundary(int(document["first"]), removing, str(document["writeId"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise

@@ -159,8 +159,8 @@ def replacement(entry: AnyEntry, draft: Draft) -> Draft:
     overwrites = isinstance(entry, LogEntry) and entry.operation == "overwrite"
     if overwrites or draft.operation == "overwrite":
         return replace(draft, operation="overwrite", replaces=entry.version)
-    removed = (blob.removal for blob in _blobs_of(entry))
-    return replace(draft, operation="replace", replaces=entry.version).removing(removed)
+    removed = tuple(blob.removal for blob in _blobs_of(entry))
+    return replace(draft, operation="replace", replaces=entry.version, removed=removed)
 
 
 def _commit_and_publish_once(
@@ -287,7 +287,8 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
         publisher.admit(log.stream, head, [blob.schema for blob in draft.blobs])
     if draft.operation == "overwrite" and head is not None:
         try:
-            draft = draft.removing(blob.removal for blob in live_blobs(log.live_entries(head.version)).values())
+            live = live_blobs(log.live_entries(head.version)).values()
+            draft = replace(draft, removed=tuple(blob.removal for blob in live))
         except NotFoundError:
             if log.head() == head:
                 raise

@@ -111,7 +111,7 @@ class CommitLog:
             found = self._find(newest)
             if found is not None and self._head is not None:
                 found = self._after_known(self._head, found)
-            elif found is not None and found.log_id is not None and newest > start:
+            elif found is not None and newest > start:
                 found = self._without_strays(found, self._find(start))
             first = self.boundary().first
             if found is not None and found.version >= first:
@@ -140,7 +140,7 @@ class CommitLog:
         """The newest entry up to `found` that belongs to the log of `known`: those of a deleted log are passed over."""
         newest: LogEntry | None = found
         version = found.version
-        while known is not None and version > known.version and (newest is None or not newest.belongs_with(known)):
+        while known is not None and version > known.version and (newest is None or newest.log_id != known.log_id):
             version -= 1
             newest = self._find(version)
         return found if newest is None else newest
@@ -216,7 +216,7 @@ class CommitLog:
                 if self._head is not None and not self._is_there(self._head):
                     raise self._replaced()
                 raise NotFoundError(self._not_kept(version))
-        if self._head is not None and any(not known[each].belongs_with(self._head) for each in versions):
+        if self._head is not None and any(known[each].log_id != self._head.log_id for each in versions):
             raise self._replaced()
         return [known[version] for version in versions]
 
@@ -236,8 +236,6 @@ class CommitLog:
     def live_entries(self, version: int) -> list[LogEntry]:
         """The entries up to `version` that can have live blobs: those since the last overwrite. Errors as of `read`."""
         last = self.read(version)
-        if last.since is None:
-            return self.history(version)
         while True:
             oldest = max(last.since, self.kept_from)
             if oldest > version:
@@ -262,7 +260,7 @@ class CommitLog:
         def read_back(answer: Doubtful) -> LogEntry | None:
             if isinstance(answer, Conflict) or self.container.properties(name) is not None:
                 there = self._find(entry.version)
-                if before is not None and there is not None and not there.belongs_with(before):
+                if before is not None and there is not None and there.log_id != before.log_id:
                     self._delete_stray(there, before)
                 elif there is not None:
                     return self._unless_below_boundary(there, entry)

@@ -7,17 +7,17 @@ and any process may publish them. The entry holds all that this takes: names, bl
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from azure_account.account import NO_ATTRIBUTES, BlobAttributes
-from azure_account.documents.form import check_version, damaged
+from azure_account.documents.form import check_version, damaged, needs_newer_release
 from azureblob_source.log.naming import block_id, is_batch_log, log_stream, may_be_data
 from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 FORMAT_VERSION = 1
 ATTEMPT = "azureblob_attempt"
@@ -78,13 +78,10 @@ class Transaction:
 
 @dataclass(frozen=True, order=True)
 class Removal:
-    """A blob that an entry removes: the one that `attempt` has staged, and no other blob of that name.
-
-    attempt: empty if an older release wrote the entry. Then it is any blob that a writer of this project has made.
-    """
+    """A blob that an entry removes: the one that `attempt` has staged, and no other blob of that name."""
 
     name: str
-    attempt: str = ""
+    attempt: str
 
 
 Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "revert", "epoch"]
@@ -111,7 +108,7 @@ class LastCommitted:
     version: int
     entry: int
     previous: int
-    batch_version: int | None = None
+    batch_version: int | None
 
     @property
     def in_effect(self) -> int:
@@ -124,12 +121,11 @@ ALL_PARTITIONS = "all"
 
 
 def partitions_of(message: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """The partitions of a control message of an entry; None for rows without one. Earlier releases wrote one only."""
+    """The partitions of a control message of an entry; None for rows without one."""
     named, count = message.get("partitions"), message.get("partitionCount")
     if named == ALL_PARTITIONS and isinstance(count, int):
         return all_partitions(count)
-    one = message.get("partition")
-    return tuple(map(str, named)) if isinstance(named, list) else (one if isinstance(one, str) else None,)
+    return tuple(map(str, named)) if isinstance(named, list) else (None,)
 
 
 @lru_cache(maxsize=8)
@@ -142,12 +138,10 @@ def all_partitions(count: int) -> tuple[str, ...]:
 class Change:
     """What a draft and an entry have in common.
 
-    removed: names of blobs of earlier entries that this one removes; `removed_attempts` are their attempts, in the same
-      order, none if an older release wrote the entry.
+    removed: blobs of earlier entries that this one removes.
     control: the control messages in the blobs, each once with its `partitions` (see `write/control_objects.py`).
-    batch_version: of a stream's part of a batch over many streams, the version of its batch entry (the JSON field
-      `decision`); None for other batches, and if an older release wrote the entry. Of the revert of a stream, the last
-      batch entry that it takes back.
+    batch_version: of a stream's part of a batch over many streams, the version of its batch entry; None for other
+      batches. Of the revert of a stream, the last batch entry that it takes back.
     reverts: versions of the entries that it takes back.
     """
 
@@ -157,21 +151,14 @@ class Change:
     transaction: Transaction | None = None
     epoch: int | None = None
     blobs: tuple[BlobEntry, ...] = ()
-    removed: tuple[str, ...] = ()
+    removed: tuple[Removal, ...] = ()
     replaces: int | None = None
     control: tuple[Mapping[str, Any], ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     writers: tuple[Mapping[str, Any], ...] = ()
     attributes: BlobAttributes = NO_ATTRIBUTES
     batch_version: int | None = None
-    removed_attempts: tuple[str, ...] = ()
     reverts: tuple[int, ...] = ()
-
-    @property
-    def removals(self) -> list[Removal]:
-        """The blobs that this one removes."""
-        attempts = self.removed_attempts or ("",) * len(self.removed)
-        return [Removal(name, attempt) for name, attempt in zip(self.removed, attempts, strict=True)]
 
     @property
     def rows(self) -> int:
@@ -182,12 +169,6 @@ class Change:
 @dataclass(frozen=True)
 class Draft(Change):
     """What a writer wants to append to a log. It has no version yet."""
-
-    def removing(self, removals: Iterable[Removal]) -> Draft:
-        """The draft as one that removes these blobs."""
-        removals = list(removals)
-        names, attempts = (each.name for each in removals), (each.attempt for each in removals)
-        return replace(self, removed=tuple(names), removed_attempts=tuple(attempts))
 
     def succeeding(
         self,
@@ -234,13 +215,11 @@ class Draft(Change):
                 del transactions[forgotten]
         return transactions
 
-    def _live_from(self, before: LogEntry | None, version: int) -> tuple[int | None, tuple[str, ...] | None]:
+    def _live_from(self, before: LogEntry | None, version: int) -> tuple[int, tuple[str, ...]]:
         """`since` and `schemas` of this draft as `version`, after `before`."""
         used = dict.fromkeys(blob.schema for blob in self.blobs)
         if before is None or (self.operation == "overwrite" and used):
             return version, tuple(used)
-        if before.schemas is None:
-            return None, None
         if used and before.since == before.version and not before.blobs:
             return before.since, tuple(used)
         since = version if self.operation == "overwrite" else before.since
@@ -260,25 +239,24 @@ class LogEntry(Change):
 
     published_up_to: every entry up to this version was published when this one was committed.
     transactions: last version of each recent transaction id, this entry's included, and the entry that holds it.
-    since: the version of the last overwrite, before which no blob is live; None if an older release wrote the log.
-    schemas: fingerprints of the writer schemas used since then, in order of first use; None as above.
-    log_id: the log's identity, which is the write id of its version 0; None if an older release wrote this entry or one
-      before it (see decision 18).
+    since: the version of the last overwrite, before which no blob is live; 0 if there is none.
+    schemas: fingerprints of the writer schemas used since then, in order of first use.
+    log_id: the log's identity, which is the write id of its version 0 (see decision 18).
     last_revert: the version of the last revert before this entry.
     """
 
     version: int
     published_up_to: int = -1
     transactions: Mapping[str, LastCommitted] = field(default_factory=dict)
-    since: int | None = None
-    schemas: tuple[str, ...] | None = None
-    log_id: str | None = None
+    since: int = 0
+    schemas: tuple[str, ...] = ()
+    log_id: str = ""
     last_revert: int | None = None
 
     @property
     def live_schemas(self) -> tuple[str, ...]:
         """The schemas that rows of the stream may have: none right after an overwrite without rows."""
-        return () if self.since == self.version and not self.blobs else self.schemas or ()
+        return () if self.since == self.version and not self.blobs else self.schemas
 
     @property
     def newest_revert(self) -> int | None:
@@ -289,10 +267,6 @@ class LogEntry(Change):
     def revoked(self) -> frozenset[int]:
         """Versions of the entries that this one revokes: they count as if they had added and removed nothing."""
         return frozenset(self.reverts if self.replaces is None else (self.replaces,))
-
-    def belongs_with(self, other: LogEntry) -> bool:
-        """Whether this can be an entry of the log of `other`, which comes before it."""
-        return self.log_id is None or self.log_id == other.log_id
 
 
 @dataclass(frozen=True)
@@ -315,7 +289,7 @@ def remembered(head: LogEntry | None, transaction: Transaction | None) -> LastCo
 
 
 def to_json(entry: LogEntry) -> bytes:
-    """The entry as it is stored: UTF-8 JSON, camelCase, nothing that is empty."""
+    """The entry as it is stored: UTF-8 JSON, camelCase, always with all fields."""
     document: dict[str, Any] = {
         "formatVersion": FORMAT_VERSION,
         "version": entry.version,
@@ -326,36 +300,36 @@ def to_json(entry: LogEntry) -> bytes:
         "logId": entry.log_id,
         "published": entry.published_up_to,
         "since": entry.since,
-        "schemas": None if entry.schemas is None else list(entry.schemas),
+        "schemas": entry.schemas,
         "replaces": entry.replaces,
-        "reverts": list(entry.reverts),
+        "reverts": entry.reverts,
         "lastRevert": entry.last_revert,
-        "decision": entry.batch_version,
-        "transaction": _transaction_json(entry.transaction),
+        "batchVersion": entry.batch_version,
+        "transaction": None if entry.transaction is None else asdict(entry.transaction),
         "blobs": [_blob_json(blob) for blob in entry.blobs],
-        "removed": list(entry.removed),
-        "removedAttempts": list(entry.removed_attempts),
+        "removed": [[each.name, each.attempt] for each in entry.removed],
         "control": [dict(message) for message in entry.control],
         "metrics": dict(entry.metrics),
         "writers": [dict(writer) for writer in entry.writers],
         "metadata": dict(entry.attributes.metadata),
         "tags": dict(entry.attributes.tags),
         "tier": entry.attributes.tier,
-        "transactions": {id_: _last_json(last) for id_, last in entry.transactions.items()},
+        "transactions": {id_: astuple(last) for id_, last in entry.transactions.items()},
     }
-    kept = {key: value for key, value in document.items() if value is not None and value not in ([], {})}
-    return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def from_json(data: bytes, name: str) -> LogEntry:
-    """The entry stored as blob `name`. Unknown fields are ignored; a newer format is a `ConfigurationError`.
+    """The entry stored as blob `name`. Unknown fields are ignored.
 
-    `CorruptError` if it is damaged, or names a blob that is no data of its stream: a forged entry cannot have blobs of
-    another stream read or deleted.
+    `ConfigurationError` if it has a newer format or an unknown operation. `CorruptError` if it is damaged, or names a
+    blob that is no data of its stream: a forged entry cannot have blobs of another stream read or deleted.
     """
     try:
         document = json.loads(data)
         check_version(document["formatVersion"], FORMAT_VERSION, f"Log entry {name}")
+        if document["operation"] not in get_args(Operation):
+            raise needs_newer_release(f"Log entry {name} has the operation {document['operation']!r}")
         entry = _entry(document)
         foreign = _foreign_name(entry, log_stream(name))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -377,7 +351,7 @@ def _foreign_name(entry: LogEntry, stream: str | None) -> str | None:
     if stream is None:
         return None
     own = None if is_batch_log(stream) else stream
-    names = (*(blob.name for blob in entry.blobs), *entry.removed)
+    names = (*(blob.name for blob in entry.blobs), *(removal.name for removal in entry.removed))
     foreign = (name for name in names if not may_be_data(name, own))
     of_others = (blob for blob in entry.blobs if blob.stream != own)
     elsewhere = (blob.name for blob in of_others if not may_be_data(blob.name, blob.stream))
@@ -385,53 +359,30 @@ def _foreign_name(entry: LogEntry, stream: str | None) -> str | None:
 
 
 def _entry(document: Mapping[str, Any]) -> LogEntry:
-    transaction = document.get("transaction")
+    transaction = document["transaction"]
     return LogEntry(
         version=int(document["version"]),
         write_id=str(document["writeId"]),
         timestamp=str(document["timestamp"]),
-        operation=_operation(document["operation"]),
+        operation=document["operation"],
         transaction=None if transaction is None else Transaction(transaction["id"], int(transaction["version"])),
-        epoch=document.get("epoch"),
+        epoch=document["epoch"],
         published_up_to=int(document["published"]),
-        blobs=tuple(_blob(blob) for blob in document.get("blobs", ())),
-        removed=tuple(document.get("removed", ())),
-        removed_attempts=_removed_attempts(document),
-        replaces=document.get("replaces"),
-        reverts=tuple(map(int, document.get("reverts", ()))),
-        last_revert=None if document.get("lastRevert") is None else int(document["lastRevert"]),
-        control=tuple(document.get("control", ())),
-        metrics=document.get("metrics", {}),
-        writers=tuple(document.get("writers", ())),
-        attributes=BlobAttributes(document.get("metadata", {}), document.get("tags", {}), document.get("tier")),
-        transactions={id_: LastCommitted(*last) for id_, last in document.get("transactions", {}).items()},
-        since=int(document["since"]) if "since" in document else None,
-        schemas=tuple(map(str, document.get("schemas", ()))) if "since" in document else None,
-        batch_version=document.get("decision"),
-        log_id=None if document.get("logId") is None else str(document["logId"]),
+        blobs=tuple(map(_blob, document["blobs"])),
+        removed=tuple(Removal(str(removed), str(attempt)) for removed, attempt in document["removed"]),
+        replaces=document["replaces"],
+        reverts=tuple(map(int, document["reverts"])),
+        last_revert=document["lastRevert"],
+        control=tuple(document["control"]),
+        metrics=document["metrics"],
+        writers=tuple(document["writers"]),
+        attributes=BlobAttributes(document["metadata"], document["tags"], document["tier"]),
+        transactions={id_: LastCommitted(*last) for id_, last in document["transactions"].items()},
+        since=int(document["since"]),
+        schemas=tuple(map(str, document["schemas"])),
+        batch_version=document["batchVersion"],
+        log_id=str(document["logId"]),
     )
-
-
-def _removed_attempts(document: Mapping[str, Any]) -> tuple[str, ...]:
-    attempts = tuple(map(str, document.get("removedAttempts", ())))
-    if attempts and len(attempts) != len(document["removed"]):
-        raise ValueError("removedAttempts and removed differ in length")
-    return attempts
-
-
-def _operation(value: object) -> Operation:
-    if value not in get_args(Operation):
-        raise ValueError(f"{value!r} is no operation")
-    return cast("Operation", value)
-
-
-def _last_json(last: LastCommitted) -> list[int]:
-    of_batch = [] if last.batch_version is None else [last.batch_version]
-    return [last.version, last.entry, last.previous, *of_batch]
-
-
-def _transaction_json(transaction: Transaction | None) -> dict[str, Any] | None:
-    return None if transaction is None else {"id": transaction.id, "version": transaction.version}
 
 
 _BLOB_FIELDS = {
@@ -448,14 +399,11 @@ _BLOB_FIELDS = {
     "minEventTime": "min_event_time",
     "maxEventTime": "max_event_time",
 }
-_MAY_LACK = frozenset(("partition", "minEventTime", "maxEventTime"))
 
 
 def _blob_json(blob: BlobEntry) -> dict[str, Any]:
-    values = {key: getattr(blob, attribute) for key, attribute in _BLOB_FIELDS.items()}
-    return {key: value for key, value in values.items() if value is not None}
+    return {key: getattr(blob, attribute) for key, attribute in _BLOB_FIELDS.items()}
 
 
 def _blob(document: Mapping[str, Any]) -> BlobEntry:
-    kept: dict[str, Any] = {key: document.get(key) if key in _MAY_LACK else document[key] for key in _BLOB_FIELDS}
-    return BlobEntry(**{_BLOB_FIELDS[key]: value for key, value in kept.items()})
+    return BlobEntry(**{attribute: document[key] for key, attribute in _BLOB_FIELDS.items()})

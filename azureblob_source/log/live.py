@@ -21,12 +21,7 @@ def live_blobs(entries: Iterable[LogEntry]) -> dict[str, BlobEntry]:
     """The blobs, by name, that the entries add and no later one of them removes. Entries come in version order."""
     live: dict[str, BlobEntry] = {}
     for entry in entries_in_effect(entries):
-        for name in entry.removed:
-            live.pop(name, None)
+        for removal in entry.removed:
+            live.pop(removal.name, None)
         live.update((blob.name, blob) for blob in entry.blobs)
     return live
-
-
-def live_since(entries: Iterable[LogEntry]) -> int:
-    """The version of the last overwrite in effect, 0 if there is none."""
-    return max((entry.version for entry in entries_in_effect(entries) if entry.operation == "overwrite"), default=0)

@@ -127,10 +127,10 @@ class Publisher:
         Idempotent, and safe for several processes at once. An error of removing blobs is raised.
         """
         if entry.operation in ("replace", "void", "revert"):
-            self.remove(entry.removals, entry)
+            self.remove(entry.removed, entry)
         failed = self.publish_blobs(entry)
         if not failed and entry.operation == "overwrite":
-            self.remove(entry.removals, entry)
+            self.remove(entry.removed, entry)
         return failed
 
     def publish_blobs(self, entry: LogEntry) -> list[Unpublishable]:
@@ -142,8 +142,8 @@ class Publisher:
         """The blobs that an overwrite removes and that are gone. It may have deleted them, so its void removes them."""
         if entry.operation != "overwrite":
             return set()
-        found = self._concurrently(lambda each: still_there(self.container, each), entry.removals)
-        return {removal for removal, there in zip(entry.removals, found, strict=True) if there is None}
+        found = self._concurrently(lambda each: still_there(self.container, each), entry.removed)
+        return {removal for removal, there in zip(entry.removed, found, strict=True) if there is None}
 
     def discard(self, blob: BlobEntry) -> bool:
         """Drop the staged blocks of a blob, so that no process can publish it any more. False if it was published."""
@@ -258,10 +258,10 @@ def still_there(container: BlobContainer, removal: Removal) -> BlobProperties | 
     attempt = attempt_of(there.metadata)
     if attempt == DISCARDED:
         return None if there.size else there
-    if attempt is not None and removal.attempt in ("", attempt):
+    if attempt == removal.attempt:
         return there
-    of_blocks = attempt_of_blocks(container.block_ids(removal.name))  # a tool may have replaced the metadata
-    return there if of_blocks is not None and removal.attempt in ("", of_blocks) else None
+    # a tool may have replaced the metadata
+    return there if attempt_of_blocks(container.block_ids(removal.name)) == removal.attempt else None
 
 
 def drop_staged_blocks(container: BlobContainer, name: str) -> None:

@@ -69,8 +69,15 @@ def revert(
             publisher.probe_service(log.stream, draft.attributes, deletes=True)
         versions = tuple(entry.version for entry in taken_back)
         kept = Transaction(last.id, _last_kept(log, found, last))
-        reverting = replace(draft, operation="revert", transaction=kept, reverts=versions, batch_version=batch_version)
-        entry = reverting.removing(blobs).succeeding(head, -1 if head is None else head.version)
+        reverting = replace(
+            draft,
+            operation="revert",
+            transaction=kept,
+            reverts=versions,
+            removed=tuple(blobs),
+            batch_version=batch_version,
+        )
+        entry = reverting.succeeding(head, -1 if head is None else head.version)
         if head is not None and taken_back and not of_streams:
             entry = replace(entry, schemas=_schemas_without(log, head, taken_back))
         if log.put(entry).write_id == entry.write_id:
@@ -84,9 +91,9 @@ def _schemas_without(log: CommitLog, head: LogEntry, taken_back: Sequence[LogEnt
     first, gone = taken_back[0].version, {entry.version for entry in taken_back}
     others = [entry for entry in log.entries(first, head.version) if entry.version not in gone]
     stay = {blob.schema for entry in entries_in_effect(others) for blob in entry.blobs}
-    if first > max(head.since or 0, log.kept_from):  # else nothing before it is live
-        stay |= set(log.read(first - 1).schemas or ())
-    return tuple(schema for schema in head.schemas or () if schema in stay)
+    if first > max(head.since, log.kept_from):  # else nothing before it is live
+        stay |= set(log.read(first - 1).schemas)
+    return tuple(schema for schema in head.schemas if schema in stay)
 
 
 def has_batches_after(log: CommitLog, last: Transaction) -> bool:

@@ -65,7 +65,7 @@ def _by_later_entries(entry: LogEntry, later: Sequence[LogEntry]) -> Status:
     if any(each.published_up_to >= entry.version for each in later):
         # An overwrite deletes nothing before its own blobs are visible, which of the newest entries is not known.
         done = [each for each in entries_in_effect(later) if each.version <= later[-1].published_up_to]
-        removed = {name for each in done for name in each.removed}
+        removed = {removal.name for each in done for removal in each.removed}
         return Published(frozenset(blob.name for blob in entry.blobs if blob.name in removed))
     return Unpublished()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import Draft, LogEntry
+    from azureblob_source.log.entry import BlobEntry, Draft, LogEntry
 
 logger = logging.getLogger("azureblob_source")
 
@@ -62,7 +62,7 @@ def void_version(
     raise ConflictError(describe("void", _version(log, entry), cause, "There is nothing to void."))
 
 
-def leave_out(log: CommitLog, names: Collection[str], draft: Draft, publisher: Publisher) -> LogEntry:
+def leave_out(log: CommitLog, blobs: Collection[BlobEntry], draft: Draft, publisher: Publisher) -> LogEntry:
     """Append the entry that removes blobs from the stream which were deleted by hand; returns it.
 
     Blobs that earlier entries remove, and that cannot be deleted, stay where they are. `draft` is as for
@@ -75,11 +75,12 @@ def leave_out(log: CommitLog, names: Collection[str], draft: Draft, publisher: P
             raise NotFoundError(describe("change", f"the log of {log.stream}", "there is none", "Check the name."))
         unpublished = log.entries(first_unpublished(head, kept_from=log.kept_from), head.version)
         for entry in entries_in_effect(unpublished):
-            failed = [each for each in publisher.publish_blobs(entry) if each.blob.name not in names]
+            failed = [each for each in publisher.publish_blobs(entry) if each.blob not in blobs]
             if failed:
                 place, step = _version(log, entry), "Look again at what is missing."
                 raise ConflictError(describe("leave out blobs of", place, _cause(entry, failed), step))
-        entry = replace(draft, transaction=None, removed=tuple(sorted(names))).succeeding(head, head.version)
+        removed = tuple(sorted(blob.removal for blob in blobs))
+        entry = replace(draft, transaction=None, removed=removed).succeeding(head, head.version)
         if log.put(entry).write_id == draft.write_id:
             return entry
 
@@ -157,7 +158,8 @@ def void(log: CommitLog, head: LogEntry | None, target: ToVoid, draft: Draft, pu
         batch_version=entry.batch_version,
         blobs=(),
         control=(), metrics={}, writers=(),
-    ).removing([] if target.leave_blobs else sorted(own | publisher.deleted_by(entry)))  # fmt: skip
+        removed=() if target.leave_blobs else tuple(sorted(own | publisher.deleted_by(entry))),
+    )  # fmt: skip
     published = entry.version - 1 if head is None else max(entry.version - 1, head.published_up_to)
     candidate = voiding.succeeding(
         head,

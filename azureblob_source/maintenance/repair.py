@@ -242,11 +242,11 @@ def _unpublished_entry(
     later = [each for each in entries if each.version > entry.version]
     if any(entry.version in each.revoked for each in later):
         return None
-    taken_away = {name for each in later for name in each.removed}
+    taken_away = {removal.name for each in later for removal in each.removed}
     blobs = [blob for blob in entry.blobs if blob.name not in taken_away]
     missing = tuple(blob.name for blob in not_visible(container, blobs))
     lost = tuple(name for name in missing if name not in staged)
-    kept = tuple(each.name for each in entry.removals if still_there(container, each) is not None)
+    kept = tuple(each.name for each in entry.removed if still_there(container, each) is not None)
     return UnpublishedEntry(stream, entry, missing, lost, kept) if missing or kept else None
 
 

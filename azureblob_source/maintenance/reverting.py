@@ -98,4 +98,4 @@ def _is_unfinished(log: CommitLog) -> bool:
     head = log.head()
     if head is None or head.newest_revert is None or head.newest_revert <= head.published_up_to:
         return False
-    return any(still_there(log.container, each) is not None for each in log.read(head.newest_revert).removals)
+    return any(still_there(log.container, each) is not None for each in log.read(head.newest_revert).removed)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from azureblob_source.log.live import live_blobs, live_since
+from azureblob_source.log.live import live_blobs
 from azureblob_source.log.published import first_unpublished, last_published
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.publication import PublicationWait, not_visible
@@ -78,8 +78,7 @@ class Follower:
             case str() if start == LATEST:
                 return self._last_published(head, -1)
             case str() if start == EARLIEST:
-                since = live_since(self.log.history(head.version)) if head.since is None else head.since
-                return max(first, since) - 1
+                return max(first, head.since) - 1
             case datetime():
                 return self._committed_before(start, first, head.version)
         if not first <= int(start) <= head.version + 1:
@@ -147,7 +146,7 @@ class Follower:
         return found
 
     def expect(self, log_id: str | None) -> None:
-        """Note which log an offset is of. None: an older release wrote the offset or the log, and nothing is compared.
+        """Note which log an offset is of. None: when the offset was made there was no log.
 
         `ConflictError` if it is of another log than the one followed so far.
         """
@@ -158,8 +157,7 @@ class Follower:
 
     def _check_log(self, entry: LogEntry) -> None:
         """`ConflictError` if an entry belongs to another log than the one followed so far."""
-        if entry.log_id is not None:
-            self.expect(entry.log_id)
+        self.expect(entry.log_id)
 
     def _another_log(self, log_id: str) -> ConflictError:
         there = (
@@ -302,11 +300,11 @@ class SchemaGuard:
     def _fits_head(self) -> bool:
         """Whether all rows since the last overwrite fit: the head names their writer schemas."""
         head = self.follower.head()
-        return head is not None and head.schemas is not None and not any(map(self._misfit, head.schemas))
+        return head is not None and not any(map(self._misfit, head.schemas))
 
     def _unfit(self, after: int, until: int) -> tuple[LogEntry, Misfit] | None:
         head = self.follower.head()
-        since = (head.since if head is not None else None) or 0
+        since = 0 if head is None else head.since
         for entry, blob in self.follower.blobs(after, until):
             misfit = self._misfit(blob.schema) if entry.version >= since else None
             if misfit is not None:

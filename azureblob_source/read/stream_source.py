@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
+from azure_account.documents.form import needs_newer_release
 from azureblob_source.options import FAIL, LATEST
 from azureblob_source.read.blobs import stream_blob
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits
@@ -24,7 +25,7 @@ try:  # pyspark 4.2
 except ImportError:
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Earlier releases run Trigger.AvailableNow as one batch over `latestOffset`."""
+        """Spark before 4.2 runs Trigger.AvailableNow as one batch over `latestOffset`."""
 
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("azureblob_source")
 
 Offset: TypeAlias = "dict[str, Any]"
-"""`version`: of the last entry read. `start`: where the query began. `log`: the log's identity, if it has one."""
+"""`version`: of the last entry read. `start`: where the query began; None where Spark before 4.2 has not asked for it.
+`log`: the log's identity, None as long as there is no log."""
+_OFFSET_FIELDS = frozenset(("version", "start", "log"))
 
 
 def stream_reader(
@@ -100,19 +103,20 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
             self._initial = self._follower.version_before(options.starting_time or options.starting_version)
             if self._follower.no_container:
                 logger.warning("container %s does not exist: the query waits for it", self._follower.log.container.url)
-        return self._with_log({"version": self._initial, "start": self._initial})
+        return self._offset(self._initial, self._initial)
 
     def _check_offset(self, offset: Any) -> None:
         """`ConfigurationError` for the offset of another kind of source, from whose query the checkpoint was taken."""
-        if not isinstance(offset, dict) or not isinstance(offset.get("version"), int):
+        if not isinstance(offset, dict) or not offset.keys() >= _OFFSET_FIELDS:
             cause = f"the checkpoint has the offset {offset!r}, which is of another kind of source"
             step = "Set option `checkpointLocation` to a directory that is the query's own."
             raise ConfigurationError(describe("follow", str(self.options.address), cause, step))
+        if unknown := offset.keys() - _OFFSET_FIELDS:
+            raise needs_newer_release(f"The offset {offset!r} of {self.options.address} has the field {min(unknown)!r}")
 
-    def _with_log(self, offset: Offset) -> Offset:
-        """The offset with the identity of the log that it is of, if there is a log and it has one."""
-        log_id = self._follower.log_id
-        return offset if log_id is None or offset["version"] < 0 else {**offset, "log": log_id}
+    def _offset(self, version: int, start: int | None) -> Offset:
+        """The offset of a version of the log that is followed."""
+        return {"version": version, "start": start, "log": None if version < 0 else self._follower.log_id}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Distinguishes a normal trigger from one that reads all that is available. The limits are in the options."""
@@ -131,11 +135,11 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         limits = TriggerLimits(self.options.max_blobs, self.options.max_bytes)
         if isinstance(limit, ReadAllAvailable):
             limits = TriggerLimits()
-        self._follower.expect(start.get("log"))
+        self._follower.expect(start["log"])
         until = self._follower.latest(start["version"], limits, at_most=self._target)
         if self._guard is not None:
             until = self._guard.end(start["version"], until)
-        return start if until == start["version"] else self._with_log({**start, "version": until})
+        return start if until == start["version"] else self._offset(until, start["start"])
 
     def _warn_of_limits(self) -> None:
         if self.options.has_limits and not self._warned:
@@ -149,10 +153,10 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
     def _unlimited(self) -> Offset:
         """Spark before 4.2 asks for this before the initial offset, so a start that depends on time is fixed here."""
         if self.options.starting_version != LATEST and self.options.starting_time is None:
-            return self._with_log({"version": self._follower.latest(None, TriggerLimits())})
+            return self._offset(self._follower.latest(None, TriggerLimits()), None)
         initial = self.initialOffset()
         latest = max(initial["version"], self._follower.latest(None, TriggerLimits()))
-        return self._with_log({**initial, "version": latest})
+        return self._offset(latest, initial["start"])
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """The newest version, for the query's progress."""
@@ -163,10 +167,10 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         """The partitions of one micro-batch: the same blobs each time the range is planned, but for reverted ones."""
         for offset in (start, end):
             self._check_offset(offset)
-            self._follower.expect(offset.get("log"))
+            self._follower.expect(offset["log"])
         after, last = start["version"], end["version"]
-        if start.get("start") == after:
-            after = min(after, end.get("start", after))
+        if start["start"] == after and end["start"] is not None:
+            after = min(after, end["start"])
         first = after + 1
         if first > last + 1:
             there = f"the checkpoint is at version {after}, the stream's newest is {last}"

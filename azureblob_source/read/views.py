@@ -233,7 +233,7 @@ def _moment(microseconds: int | None) -> datetime | None:
 
 
 def _message(entry: LogEntry, message: Mapping[str, Any]) -> dict[str, object]:
-    """Fields that are missing or of another type, as another release may write, are null; `message` has them anyway."""
+    """Fields that are missing or of another type, as in messages of Samza, are null; `message` has them anyway."""
     milliseconds = _typed(message, "timestamp", int)
     content = {name: value for name, value in message.items() if name != "partitions"}
     return {

@@ -64,7 +64,9 @@ def test_a_generation_serves_from_a_moment_on(
 
 
 def test_one_of_a_newer_release_is_not_damaged() -> None:
-    with pytest.raises(ConfigurationError, match="format version 2; this release reads up to 1. Upgrade the package"):
+    with pytest.raises(
+        ConfigurationError, match="format version 2; this release reads up to 1, so it needs a newer release"
+    ):
         from_json(sealed({"format-version": 2}), BLOB)
 
 

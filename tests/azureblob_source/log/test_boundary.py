@@ -13,15 +13,16 @@ FAULTS = [LostAnswer(), TimeOut(), Reset(), Throttle(1.0), LateEffect(1), LateEf
 def test_a_boundary_is_found_again_as_it_was_put() -> None:
     boundary = Boundary(7, {5: '"0x8D1"', 6: '"0x8D2"'}, "w")
     assert boundary == from_json(to_json(boundary), "name")
-    assert b'{"formatVersion":1,"first":7,"writeId":"w"}' == to_json(Boundary(7, {}, "w"))
+    assert b'{"formatVersion":1,"first":7,"writeId":"w","removing":{}}' == to_json(Boundary(7, {}, "w"))
 
 
 def test_fields_of_later_releases_are_ignored() -> None:
-    assert Boundary(3, {}, "") == from_json(b'{"formatVersion":1,"first":3,"colour":"red"}', "name")
+    document = b'{"formatVersion":1,"first":3,"writeId":"w","removing":{},"colour":"red"}'
+    assert Boundary(3, {}, "w") == from_json(document, "name")
 
 
 def test_a_newer_format_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"format version 2; this release reads up to 1\. Upgrade"):
+    with pytest.raises(ConfigurationError, match=r"format version 2; this release reads up to 1, so it needs a newer"):
         from_json(b'{"formatVersion":2,"first":3}', "name")
 
 
@@ -34,7 +35,9 @@ def test_a_newer_format_is_refused() -> None:
         b"null",
         b"{}",
         b'{"formatVersion":1}',
-        b'{"formatVersion":1,"first":1,"removing":[]}',
+        b'{"formatVersion":1,"first":1,"writeId":"w"}',
+        b'{"formatVersion":1,"first":1,"removing":{}}',
+        b'{"formatVersion":1,"first":1,"writeId":"w","removing":[]}',
         b"[" * 100_000,
     ],
 )

@@ -44,8 +44,9 @@ def account_with(versions: range, first: int | None = None) -> MemoryAccount:
     """A log of these versions, and a boundary if `first` is given."""
     account = new_account()
     container = account.container("container")
+    parts = to_json(entry(0)).split(b'"version":0')
     for version in versions:
-        container.put(log_name("flights", version), to_json(entry(version)) if version >= versions[-1] - 20 else b"")
+        container.put(log_name("flights", version), (b'"version":%d' % version).join(parts))
     if first is not None:
         move(account, first)
     return account
@@ -75,7 +76,7 @@ def test_the_head_is_found_in_a_logarithmic_number_of_requests(versions: range) 
     faults = FaultInjector()
     log = log_over(account_with(versions), faults)
     assert entry(versions[-1]) == log.refresh()
-    assert faults.count <= 4 + 2 * math.log2(len(versions))
+    assert faults.count <= 5 + 2 * math.log2(len(versions))
 
 
 @pytest.mark.parametrize("versions", [range(90_000, 100_000), range(5, 6)])
@@ -84,7 +85,7 @@ def test_the_head_of_a_vacuumed_log_is_found_in_as_few(versions: range) -> None:
     log = log_over(account_with(versions, versions[0]), faults)
     assert entry(versions[-1]) == log.refresh()
     assert versions[0] == log.kept_from
-    assert faults.count <= 5 + 2 * math.log2(len(versions))
+    assert faults.count <= 6 + 2 * math.log2(len(versions))
 
 
 @pytest.mark.parametrize("versions", [range(90_000, 100_000), range(5, 6)])
@@ -93,7 +94,7 @@ def test_the_head_of_a_log_that_was_shortened_by_hand_is_found_with_one_listing(
     log = log_over(account_with(versions), faults)
     assert entry(versions[-1]) == log.refresh()
     assert 1 == sum(attempt.operation == "list" for attempt in faults.attempts)
-    assert faults.count <= 6 + 2 * math.log2(len(versions))
+    assert faults.count <= 7 + 2 * math.log2(len(versions))
 
 
 @pytest.mark.parametrize("known", [2_999, 2_990, 2_000])
@@ -128,8 +129,7 @@ def test_what_another_process_has_found_may_be_below_the_boundary(vacuumed: int)
     log = CommitLog(account.container("container"), "flights", facts=LogFacts(0, "w"))
     assert entry(2_999) == log.head()
     assert vacuumed == log.first()
-    if vacuumed > 2_979:  # older entries of this account are empty
-        assert entry(vacuumed) == log.history()[0]
+    assert entry(vacuumed) == log.read(vacuumed)
 
 
 def test_a_schema_is_read_once_and_passed_on() -> None:
@@ -405,7 +405,7 @@ def test_a_writer_that_was_paused_leaves_its_entry_to_the_vacuum_that_is_removin
             container.put(log_name("flights", version), to_json(entry(version)))
         move(account, 6, {4: there.etag})
 
-    log = log_over(account, FaultInjector(moved_at("get", 3, vacuum_takes_it)))
+    log = log_over(account, FaultInjector(moved_at("get", 4, vacuum_takes_it)))
     log.head()
     with pytest.raises(ConflictError, match="This version commits nothing: run the batch again"):
         log.put(entry(4, "slow"))

@@ -27,10 +27,6 @@ from foundation.errors import ConfigurationError, CorruptError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "log"
 GOLDEN = FIXTURES / "entry_format_1.json"
-EARLIEST = FIXTURES / "entry_format_1_without_since.json"
-ATTEMPTS = FIXTURES / "entry_format_1_with_removed_attempts.json"
-LOG_ID = FIXTURES / "entry_format_1_with_log_id.json"
-CONTROL = FIXTURES / "entry_format_1_with_control.json"
 
 FULL = LogEntry(
     version=7,
@@ -52,52 +48,29 @@ FULL = LogEntry(
             rolled_by="end",
         ),
     ),
-    removed=("flights/2013/01/31/11/59-00-00000000.avro",),
+    removed=(Removal("flights/2013/01/31/11/59-00-00000000.avro", "89abcdef01234567"),),
     replaces=5,
-    control=({"type": "watermark", "taskName": "task 1", "timestamp": 1359633600000},),
+    control=(
+        {
+            "type": "watermark", "version": 1, "taskName": "task 1", "taskCount": 2, "generation": 3,
+            "timestamp": 1359633600000, "partitions": ["0", "1", "São Paulo"],
+        },
+        {"type": "drain", "version": 1, "taskName": "Partition 0", "generation": 0, "runId": "run1"},
+    ),
     metrics={"messagesSent": 1001, "bytesSent": 52052},
     writers=({"task": 0, "query": "q", "batch": 12, "durationMs": 7, "metrics": {"messagesSent": 1001}},),
     attributes=BlobAttributes({"owner": "ops"}, {"class": "raw"}, "Cool"),
-    transactions={"other": LastCommitted(4, 2, 3), "0f8fad5b-d9cb-469f-a165-70867728950e": LastCommitted(12, 7, 11)},
+    transactions={
+        "other": LastCommitted(4, 2, 3, 9), "0f8fad5b-d9cb-469f-a165-70867728950e": LastCommitted(12, 7, 11, None),
+    },
     since=3,
     schemas=("0123456789abcdef", "89abcdef01234567"),
+    log_id="d9cb469fa1657086",
 )  # fmt: skip
 
 
 def test_the_first_format_is_read_for_ever() -> None:
     assert FULL == from_json(GOLDEN.read_bytes(), "golden")
-
-
-def test_a_stored_entry_names_the_identity_of_its_log() -> None:
-    without = from_json(ATTEMPTS.read_bytes(), "without")
-    assert replace(without, log_id="d9cb469fa1657086") == from_json(LOG_ID.read_bytes(), "with")
-
-
-def test_an_entry_of_the_first_release_has_neither_since_nor_schemas() -> None:
-    assert replace(FULL, since=None, schemas=None) == from_json(EARLIEST.read_bytes(), "earliest")
-
-
-MESSAGES = (
-    {
-        "type": "watermark", "version": 1, "taskName": "task 1", "taskCount": 2, "generation": 3,
-        "timestamp": 1359633600000, "partitions": ["0", "1", "São Paulo"],
-    },
-    {
-        "type": "watermark", "version": 1, "taskName": "task 2", "taskCount": 2, "generation": 3, "idle": True,
-        "timestamp": -(2**63), "partitions": ["0"],
-    },
-    {
-        "type": "endOfStream", "version": 1, "taskName": "task 1", "taskCount": 2, "generation": 3,
-        "streamId": "flights", "partitions": ["1"],
-    },
-    {"type": "drain", "version": 1, "taskName": "Partition 0", "generation": 0, "runId": "run1"},
-)  # fmt: skip
-
-
-def test_an_entry_holds_each_control_message_once_with_all_its_partitions() -> None:
-    with_messages = replace(FULL, control=MESSAGES)
-    assert with_messages == from_json(CONTROL.read_bytes(), "control")
-    assert json.loads(CONTROL.read_bytes()) == json.loads(to_json(with_messages))
 
 
 def test_the_first_format_is_still_the_one_that_is_written() -> None:
@@ -120,24 +93,14 @@ entries = st.builds(
     operation=st.sampled_from(["append", "overwrite", "replace", "void", "epoch"]),
     transaction=st.none() | st.builds(Transaction, names, counts), epoch=st.none() | counts,
     published_up_to=st.integers(-1, 2**63 - 1), blobs=st.lists(blobs, max_size=3).map(tuple),
-    removed=st.lists(names, min_size=2, max_size=2).map(tuple), replaces=st.none() | counts,
-    removed_attempts=st.just(()) | st.lists(names, min_size=2, max_size=2).map(tuple),
+    removed=st.lists(st.builds(Removal, names, names), max_size=2).map(tuple), replaces=st.none() | counts,
     control=st.lists(st.dictionaries(names, names | counts), max_size=2).map(tuple),
     metrics=st.dictionaries(names, counts, max_size=2),
     writers=st.lists(st.dictionaries(names, names), max_size=2).map(tuple),
     attributes=st.builds(BlobAttributes, maps, maps, st.none() | st.just("Cool")),
-    transactions=st.dictionaries(names, st.builds(LastCommitted, counts, counts, counts), max_size=3),
-    since=counts, schemas=st.lists(names, max_size=2).map(tuple), log_id=st.none() | names,
+    transactions=st.dictionaries(names, st.builds(LastCommitted, *3 * [counts], st.none() | counts), max_size=3),
+    since=counts, schemas=st.lists(names, max_size=2).map(tuple), log_id=names,
 )  # fmt: skip
-
-
-def test_an_entry_of_an_older_release_does_not_name_the_attempts_of_what_it_removes() -> None:
-    (name,) = FULL.removed
-    assert [Removal(name)] == FULL.removals
-    with_attempts = replace(FULL, removed_attempts=("89abcdef01234567",))
-    assert with_attempts == from_json(ATTEMPTS.read_bytes(), "attempts")
-    assert json.loads(ATTEMPTS.read_bytes()) == json.loads(to_json(with_attempts))
-    assert [Removal(name, "89abcdef01234567")] == with_attempts.removals
 
 
 @given(entries)
@@ -147,12 +110,10 @@ def test_an_entry_comes_back_as_it_was_written(entry: LogEntry) -> None:
     assert list(entry.transactions) == list(back.transactions)
 
 
-def test_what_is_empty_is_not_stored() -> None:
-    entry = LogEntry("w", "2013-01-31T12:00:05+00:00", version=0)
-    assert {
-        "formatVersion": 1, "version": 0, "writeId": "w", "timestamp": "2013-01-31T12:00:05+00:00",
-        "operation": "append", "published": -1,
-    } == json.loads(to_json(entry))  # fmt: skip
+def test_every_field_is_stored_also_one_that_is_empty() -> None:
+    empty = json.loads(to_json(LogEntry("w", "2013-01-31T12:00:05+00:00", version=0)))
+    assert json.loads(GOLDEN.read_bytes()).keys() == empty.keys()
+    assert (None, [], {}) == (empty["transaction"], empty["blobs"], empty["tags"])
 
 
 def test_fields_of_the_same_format_that_are_not_known_are_ignored() -> None:
@@ -163,8 +124,20 @@ def test_fields_of_the_same_format_that_are_not_known_are_ignored() -> None:
 
 def test_a_newer_format_asks_for_an_upgrade() -> None:
     document = json.loads(GOLDEN.read_bytes()) | {"formatVersion": 2}
-    with pytest.raises(ConfigurationError, match=r"Log entry s/_log/7.json has format version 2.*up to 1\. Upgrade"):
+    with pytest.raises(ConfigurationError, match=r"Log entry s/_log/7.json has format version 2.*up to 1, so it needs"):
         from_json(json.dumps(document).encode(), "s/_log/7.json")
+
+
+def test_an_unknown_operation_asks_for_an_upgrade() -> None:
+    document = json.loads(GOLDEN.read_bytes()) | {"operation": "compact"}
+    with pytest.raises(ConfigurationError, match="'compact', so it needs a newer release of pyspark-azureblob"):
+        from_json(json.dumps(document).encode(), "s/_log/7.json")
+
+
+@pytest.mark.parametrize("field", sorted(json.loads(GOLDEN.read_bytes())))
+def test_an_entry_without_one_of_its_fields_is_damaged(field: str) -> None:
+    with pytest.raises(CorruptError, match=f"Log entry s/_log/7.json is damaged: KeyError\\('{field}'\\)"):
+        from_json(without(field), "s/_log/7.json")
 
 
 def without(*path: Any) -> bytes:
@@ -189,16 +162,13 @@ def without(*path: Any) -> bytes:
         b'{"formatVersion": "1"}',
         GOLDEN.read_bytes()[:-20],
         GOLDEN.read_bytes().replace(b'"blobs": [', b'"blobs": [7, '),
-        GOLDEN.read_bytes().replace(b"[4, 2, 3]", b"[4, 2]"),
+        GOLDEN.read_bytes().replace(b"[4, 2, 3, 9]", b"[4, 2, 3]"),
         GOLDEN.read_bytes().replace(b'"version": 7', b'"version": "x"'),
-        without("version"),
-        without("writeId"),
-        without("published"),
         without("transaction", "id"),
         without("blobs", 0, "name"),
         without("blobs", 1, "attempt"),
         without("blobs", 1, "blocks"),
-        GOLDEN.read_bytes().replace(b'"removed":', b'"removedAttempts": ["a", "b"], "removed":'),
+        without("blobs", 1, "partition"),
         GOLDEN.read_bytes().replace(b'"since": 3', b'"since": null'),
         b"[" * 100_000,
     ],
@@ -219,7 +189,7 @@ def test_a_damaged_entry_is_corrupt_and_named(data: bytes) -> None:
 )  # fmt: skip
 def test_an_entry_that_names_what_is_no_data_of_its_stream_is_corrupt(name: str) -> None:
     blob = FULL.blobs[1]
-    for forged in (replace(FULL, removed=(name,)), replace(FULL, blobs=(replace(blob, name=name),))):
+    for forged in (replace(FULL, removed=(Removal(name, "a"),)), replace(FULL, blobs=(replace(blob, name=name),))):
         with pytest.raises(CorruptError, match=r"Log entry flights/_log/0{19}7\.json names the blob .*from a backup"):
             from_json(to_json(forged), log_name("flights", 7))
 
@@ -227,11 +197,11 @@ def test_an_entry_that_names_what_is_no_data_of_its_stream_is_corrupt(name: str)
 def test_a_batch_entry_names_data_of_any_stream_and_nothing_else() -> None:
     name, blob = log_name(batches_stream("q"), 7), FULL.blobs[1]
     other = replace(blob, name="a/b/2013/01/31/11/59-00-00000000.avro", stream="a/b")
-    batch = replace(FULL, blobs=(blob, other), removed=("c/2013/01/31/11/59-00-00000000.avro",))
+    batch = replace(FULL, blobs=(blob, other), removed=(Removal("c/2013/01/31/11/59-00-00000000.avro", "a"),))
     assert batch == from_json(to_json(batch), name)
     for forged in (
-        replace(batch, removed=("c/_log/00000000000000000003.json",)),
-        replace(batch, removed=(name,)),
+        replace(batch, removed=(Removal("c/_log/00000000000000000003.json", "a"),)),
+        replace(batch, removed=(Removal(name, "a"),)),
         replace(batch, blobs=(replace(other, stream="c"),)),
     ):
         with pytest.raises(CorruptError, match=r"Log entry _batches/q/_log/0{19}7\.json names the blob"):
@@ -250,7 +220,7 @@ def test_a_draft_gets_the_next_version_and_the_epoch_and_transactions_of_the_hea
     second = draft(Transaction("b", 0)).succeeding(first, published_up_to=0)
     assert (0, 2, -1) == (first.version, first.epoch, first.published_up_to)
     assert (1, 2, 0) == (second.version, second.epoch, second.published_up_to)
-    assert {"a": LastCommitted(5, 0, -1), "b": LastCommitted(0, 1, -1)} == second.transactions
+    assert {"a": LastCommitted(5, 0, -1, None), "b": LastCommitted(0, 1, -1, None)} == second.transactions
     assert 3 == draft(epoch=3).succeeding(second, published_up_to=1).epoch
 
 
@@ -263,7 +233,7 @@ def test_the_transaction_that_was_idle_longest_is_dropped_first() -> None:
     head = draft(Transaction("new", 0)).succeeding(head, published_up_to=-1)
     assert RECENT_TRANSACTIONS == len(head.transactions)
     assert "t1" not in head.transactions
-    assert LastCommitted(1, RECENT_TRANSACTIONS, 0) == head.transactions["t0"]
+    assert LastCommitted(1, RECENT_TRANSACTIONS, 0, None) == head.transactions["t0"]
     assert head.transactions == draft().succeeding(head, published_up_to=-1).transactions
 
 
@@ -315,15 +285,6 @@ def test_after_a_voided_overwrite_nothing_is_live_that_a_vacuum_has_deleted() ->
     head = written_with("b", operation="overwrite").succeeding(before, published_up_to=0)
     head = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0)
     assert (2, ()) == (head.since, head.schemas)
-
-
-def test_a_log_of_the_first_release_lists_schemas_from_the_next_overwrite_on() -> None:
-    head = replace(written_with("a").succeeding(None, published_up_to=3), version=4, since=None, schemas=None)
-    head = written_with("b").succeeding(head, published_up_to=4)
-    assert (None, None) == (head.since, head.schemas)
-    assert b'"since"' not in to_json(head)
-    head = written_with("c", operation="overwrite").succeeding(head, published_up_to=5)
-    assert (6, ("c",)) == (head.since, head.schemas)
 
 
 def test_rows_are_those_of_all_blobs() -> None:

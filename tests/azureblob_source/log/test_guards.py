@@ -83,8 +83,8 @@ def what_is_left_out_is_not_all_that_is_missing() -> None:
     dying = account.restarted(FaultInjector(on("commit_block_list", Crash(), name=lambda name: name == own)))
     with pytest.raises(ProcessDied):
         commit(dying, second)
-    lost = first.blobs[0].name
-    account.container("container").delete(lost)
+    lost = first.blobs[0]
+    account.container("container").delete(lost.name)
     leave_out(log_of(account), {lost}, Draft("by hand", NOW), Publisher(account.container("container"), threads=1))
     assert [2] == numbers(account)
 

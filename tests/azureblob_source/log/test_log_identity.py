@@ -5,15 +5,13 @@ Writer `old` and the readers know the deleted log, writer `new` begins the strea
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import Draft, Transaction, from_json, to_json
+from azureblob_source.log.entry import Transaction, from_json, to_json
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name, log_version, schema_name
 from azureblob_source.log.stream_notes import LogFacts
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
 STREAM = "flights"
 PLAN = plan_of(ROWS)
-GOLDEN = Path(__file__).parents[2] / "fixtures" / "log" / "entry_format_1.json"
 
 
 class Writer:
@@ -82,16 +79,6 @@ def test_every_entry_carries_the_write_id_of_the_first() -> None:
     history = CommitLog(account.container("container"), STREAM).history()
     assert [history[0].write_id] * 4 == [entry.log_id for entry in history]
     assert history[-1] == from_json(to_json(history[-1]), "x")
-
-
-def test_a_log_to_which_an_older_release_has_appended_has_no_identity_any_more() -> None:
-    old = from_json(GOLDEN.read_bytes(), "golden")
-    assert old.log_id is None
-    after = Draft("w", old.timestamp).succeeding(old, published_up_to=7)
-    assert after.log_id is None
-    assert b"logId" not in to_json(after)
-    assert old.belongs_with(replace(old, log_id="a"))
-    assert not replace(old, log_id="a").belongs_with(old)
 
 
 # --- a writer that knows the deleted log ------------------------------------------------------------------------------

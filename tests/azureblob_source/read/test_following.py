@@ -15,8 +15,9 @@ from arrow_avro import AvroSchema, parse
 from azure_account.account import BlobAttributes
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
+from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, to_json
+from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, Removal, to_json
 from azureblob_source.log.naming import log_name, schema_name
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
@@ -44,6 +45,7 @@ def put(
     *,
     blobs: int | tuple[BlobEntry, ...] = 1,
     published: int | None = None,
+    removed: Sequence[str] = (),
     **given: Any,
 ) -> Entry:
     """An entry one minute after the previous one. Its blobs are published unless `published` is given."""
@@ -54,6 +56,7 @@ def put(
         version=version,
         blobs=tuple(blob(version, number) for number in range(blobs)) if isinstance(blobs, int) else blobs,
         published_up_to=version - 1 if published is None else published,
+        removed=tuple(Removal(name, "a" * 16) for name in removed),
         **given,
     )
     container.put(log_name("flights", version), to_json(entry))
@@ -297,7 +300,7 @@ def test_a_stream_that_was_deleted_and_written_anew_is_a_conflict() -> None:
 def test_vacuumed_versions_are_an_error_that_names_the_earliest_kept() -> None:
     account = filled(8)
     container = account.container("container")
-    container.put("flights/_log/_first.json", json.dumps({"formatVersion": 1, "first": 5}).encode())
+    move_boundary(container, "flights", Boundary(), Boundary(5, {}, "w"))
     for version in range(5):
         container.delete(log_name("flights", version))
     reader = follower(account)

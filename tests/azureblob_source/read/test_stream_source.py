@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tools.azurite import Azurite
 
 ROWS = StructType([StructField("id", LongType())])
+BEGIN = {"version": -1, "start": -1, "log": None}
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_default_limits_and_limits_that_take_effect_cause_no_warning(
     unlimited: Any = stream_reader(stream, ROWS, {}, None)
     assert 1 == unlimited.latestOffset()["version"]
     limited: Any = stream_reader({**stream, "maxBlobsPerTrigger": "1"}, ROWS, {}, None)
-    assert 0 == limited.latestOffset({"version": -1, "start": -1})["version"]
+    assert 0 == limited.latestOffset(BEGIN)["version"]
     assert [] == caplog.records
 
 
@@ -66,15 +67,19 @@ def test_an_offset_carries_the_identity_of_its_log(stream: dict[str, str]) -> No
     log_id = reader.plan.log.read(0).write_id
     assert {"version": 1, "start": -1, "log": log_id} == end
     assert end == reader.latestOffset(end)
-    of_older_release = {"version": 1, "start": -1}
-    assert of_older_release == reader.latestOffset(of_older_release)
+
+
+def test_an_offset_with_an_unknown_field_needs_a_newer_release(stream: dict[str, str]) -> None:
+    reader: Any = stream_reader(stream, ROWS, {}, None)
+    with pytest.raises(ConfigurationError, match=r"has the field 'rows', so it needs a newer release of pyspark-azur"):
+        reader.latestOffset({**BEGIN, "rows": 3})
 
 
 @pytest.mark.parametrize("view", ["data", "commits"])
 def test_a_batch_that_was_planned_is_not_read_from_another_log(stream: dict[str, str], view: str) -> None:
     schema = ROWS if view == "data" else StructType()
     begun: Any = stream_reader({**stream, "view": view}, schema, {}, None)
-    start, end = {"version": -1, "start": -1}, {"version": 1, "start": -1}
+    start, end = BEGIN, {**BEGIN, "version": 1}
     assert 1 <= len(begun.partitions(start, end))
     for offsets in ((start, {**end, "log": "deleted"}), ({**start, "log": "deleted"}, end)):
         restarted: Any = stream_reader({**stream, "view": view}, schema, {}, None)
@@ -88,7 +93,7 @@ def test_a_batch_that_was_planned_is_not_read_from_another_log(stream: dict[str,
 @pytest.mark.parametrize("offset", [{"logOffset": 3}, {"topic": {"0": 7}}, {"version": "7"}, 5, [], None])
 def test_the_offset_of_another_kind_of_source_is_refused_with_what_to_set(stream: dict[str, str], offset: Any) -> None:
     reader: Any = stream_reader(stream, ROWS, {}, None)
-    right = {"version": 1, "start": -1}
+    right = {**BEGIN, "version": 1}
     for start, end in ((offset, right), (right, offset)):
         with pytest.raises(ConfigurationError, match="of another kind of source. Set option `checkpointLocation` to"):
             reader.partitions(start, end)
@@ -111,7 +116,7 @@ def test_a_view_has_nothing_of_batches_that_are_taken_back_but_in_the_history(
         committer(container, plan, batch).commit([replace(staged, control=(control,))], Transaction("q", batch))
     schema = spark_of(VIEWS[view])
     before: Any = stream_reader({**options, "view": view}, schema, {}, None)
-    start, end = {"version": -1, "start": -1}, {"version": 2, "start": -1}
+    start, end = BEGIN, {**BEGIN, "version": 2}
     reverting = plan_revert(container, "events", Transaction("q", 0))
     carry_out(container, reverting, lambda: new_draft(SYSTEM_CLOCK, None), Publisher(container))
     if view == "commits":
@@ -125,7 +130,7 @@ def test_a_view_has_nothing_of_batches_that_are_taken_back_but_in_the_history(
 def test_a_view_that_was_planned_is_not_read_from_another_log(stream: dict[str, str]) -> None:
     schema = spark_of(VIEWS["commits"])
     reader: Any = stream_reader({**stream, "view": "commits"}, schema, {}, None)
-    (partition,) = reader.partitions({"version": -1, "start": -1}, {"version": 1, "start": -1})
+    (partition,) = reader.partitions(BEGIN, {**BEGIN, "version": 1})
     container = reader.plan.container
     for blob in list(container.list("events/")):
         container.delete(blob.name)
@@ -141,8 +146,8 @@ def test_a_view_that_was_planned_is_not_read_from_another_log(stream: dict[str, 
     [
         ("initialOffset", ()),
         ("latestOffset", ()),
-        ("latestOffset", ({"version": 0}, None)),
-        ("partitions", ({"version": 0}, {"version": 1})),
+        ("latestOffset", ({**BEGIN, "version": 0}, None)),
+        ("partitions", ({**BEGIN, "version": 0}, {**BEGIN, "version": 1})),
         ("getDefaultReadLimit", ()),
         ("prepareForTriggerAvailableNow", ()),
         ("reportLatestOffset", ()),

@@ -130,7 +130,9 @@ def test_a_document_that_is_no_sound_index_is_refused_with_the_reason(data: byte
 
 
 def test_an_index_of_a_newer_release_asks_for_an_upgrade() -> None:
-    with pytest.raises(ConfigurationError, match="has format version 4; this release reads up to 3. Upgrade"):
+    with pytest.raises(
+        ConfigurationError, match="has format version 4; this release reads up to 3, so it needs a newer release"
+    ):
         from_json(changed(top_format_version=4), "index/1")
 
 

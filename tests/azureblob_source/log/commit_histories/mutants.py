@@ -38,7 +38,7 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.write.batch:_newest_of", lambda _, entry: entry
     ),
     "a blob is deleted whatever attempt it carries": edited(
-        "azureblob_source.log.publish:still_there", 'removal.attempt in ("", attempt)', "True"
+        "azureblob_source.log.publish:still_there", "attempt == removal.attempt", "attempt is not None"
     ),
     "a follower takes any blob of the name for published": replaced(
         "azureblob_source.read.following:not_visible", _not_there

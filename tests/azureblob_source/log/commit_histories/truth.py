@@ -190,7 +190,7 @@ class Truth(histories.Truth):
         self.committed_at[stream, version] = self.clock()
         self._count_entry(stream, entry)
         if entry.operation in ("void", "replace"):
-            self.removed.update(entry.removed)
+            self.removed.update(removal.name for removal in entry.removed)
         if is_batch_log(stream):
             self.shared.update(blob.name for blob in entry.blobs)
         else:
@@ -204,7 +204,7 @@ class Truth(histories.Truth):
         again = replaced.operation == "replace" or replaced.replaces is not None
         if entry.operation == "void":
             if self.writer in {row[0] for blob in replaced.blobs for row in self.blob_rows[blob.name]}:
-                self.voided_by_repeat.update(entry.removed)
+                self.voided_by_repeat.update(removal.name for removal in entry.removed)
             self.voids += 1
             self.seen["void"] += 1
             self.seen["void beside another tool's blob"] += any(blob.name in self.foreign for blob in replaced.blobs)

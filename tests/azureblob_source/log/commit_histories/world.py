@@ -376,9 +376,9 @@ def leave_out_missing(process: CommitProcess, stream: str) -> None:
     """`azureblob repair --leave-out-missing`: what the error for a blob that was deleted by hand advises."""
     world, log = process.world, CommitLog(process.container, stream)
     draft = Draft(world.new_id(), world.utc().isoformat(), epoch=epoch_of(world, stream))
-    names = [blob.name for blob in missing_blobs(log)]
-    leave_out(log, names, draft, Publisher(process.container))
-    world.seen["blobs deleted by hand are left out"] += len(names)
+    missing = missing_blobs(log)
+    leave_out(log, missing, draft, Publisher(process.container))
+    world.seen["blobs deleted by hand are left out"] += len(missing)
 
 
 def vacuum_log(process: CommitProcess, log: str, age: timedelta) -> None:

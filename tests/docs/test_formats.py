@@ -1,0 +1,98 @@
+"""The tables of docs/FORMATS.md name the fields that the code writes, and no others.
+
+A format is a heading of the page and a function in `WRITTEN` that returns documents as the code has written them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import Transaction
+from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from azureblob_source.read.options import source_options
+from azureblob_source.read.source import ReadPlan
+from azureblob_source.read.stream_source import StreamReader
+from tests.azureblob_source.log.committing import ROWS, rows
+from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from azure_account.memory.account import MemoryAccount
+
+PAGE = (Path(__file__).parents[2] / "docs" / "FORMATS.md").read_text("utf-8")
+ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \|", re.MULTILINE)
+
+
+def written_stream() -> MemoryAccount:
+    """A stream of three versions in an account in memory, of which a vacuum has removed the first."""
+    account = new_account()
+    container, plan = account.container("container"), plan_of(ROWS)
+    for batch in range(3):
+        staged = stage_rows(container, plan, [rows([batch])], seed=batch)
+        committer(container, plan, batch).commit([staged], Transaction("q", batch), overwrite=batch == 1)
+    log = CommitLog(container, "flights", clock=account.clock)
+    old = plan_vacuum(log, datetime.now(UTC) + timedelta(days=9999))
+    vacuum(container, old, lambda: "vacuum")
+    return account
+
+
+def blobs(account: MemoryAccount, pattern: str) -> list[dict[str, Any]]:
+    """The JSON documents of the container whose names match."""
+    container = account.container("container")
+    return [json.loads(container.get(blob.name).data) for blob in container.list("") if re.search(pattern, blob.name)]
+
+
+def offsets() -> list[dict[str, Any]]:
+    plan = ReadPlan(source_options({"path": "container/flights", "accountName": "account"}, {}))
+    plan.container = written_stream().container("container")
+    return [StreamReader(plan, StructType()).initialOffset()]
+
+
+WRITTEN: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "Log entries": lambda: blobs(written_stream(), r"/_log/\d+\.json"),
+    "Retention boundaries": lambda: blobs(written_stream(), r"/_first\.json"),
+    "Offsets of streaming reads": offsets,
+}
+
+
+def documented(heading: str) -> dict[str, str]:
+    """The fields that the page has below a heading, with their types."""
+    _, _, section = PAGE.partition(f"## {heading}\n")
+    return dict(ROW.findall(section.partition("\n## ")[0]))
+
+
+def fields(value: Any, types: dict[str, str], path: str = "") -> Iterator[str]:
+    """The paths of a document's fields; those within a field only if its type is an object, or a list of objects."""
+    if path and "object" not in types.get(path.removesuffix("[]"), ""):
+        return
+    if isinstance(value, list):
+        for each in value:
+            yield from fields(each, types, f"{path}[]")
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            below = f"{path}.{name}" if path else name
+            yield below
+            yield from fields(each, types, below)
+
+
+def test_every_format_of_the_page_is_compared() -> None:
+    assert list(WRITTEN) == re.findall(r"^## (.*)$", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("heading", WRITTEN)
+def test_the_page_names_the_fields_that_are_written(heading: str) -> None:
+    types = documented(heading)
+    found = [set(fields(document, types)) for document in WRITTEN[heading]()]
+    assert found
+    assert set(types) == set().union(*found)
+    top = {name for name in types if "." not in name}
+    assert [top] * len(found) == [names & top for names in found], "every document has every field"
