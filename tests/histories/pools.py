@@ -94,7 +94,7 @@ _numbers = itertools.count()
 def inline_pools(seed: int) -> Iterator[None]:
     """No threads while this lasts."""
     _draws.seed(seed)
-    packages = ("azure_account.", "azureblob_source.")
+    packages = ("azure_account.", "azureblob_source.", "foundation.")
     modules = [module for name, module in sys.modules.items() if name.startswith(packages)]
     replaced = [
         (module, name, by)
