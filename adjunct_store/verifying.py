@@ -18,7 +18,7 @@ from adjunct_store.host.cache import HostCache
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
 from azure_account.location import Location
-from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import concurrent_map
 from foundation.report import ProgressCallbacks
 from state_backup import VerificationResult as VerifiedCheckpoint
@@ -101,7 +101,7 @@ def _read(container: BlobContainer, store: str) -> Manifest:
     manifest = read_manifest(container, store)
     if manifest is None:
         cause = "it has no manifest"
-        raise NotFoundError(describe("verify", f"store {store}", cause, "Check the name; `ls` shows the stores."))
+        raise NotFoundError("verify", f"store {store}", cause, "Check the name; `ls` shows the stores.")
     return manifest
 
 

@@ -25,7 +25,7 @@ from adjunct_store.forms.disk import RocksDbLookup
 from adjunct_store.forms.memory import InMemoryLookup
 from adjunct_store.forms.partitions import PartitionDatabases
 from adjunct_store.host.directories import KnownDirectories
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -160,7 +160,7 @@ def _in_python(column: pa.Array) -> list[Any]:
         found: list[Any] = column.to_pylist()
     except (OverflowError, ValueError) as error:
         cause = "it has a date or time outside the years 1 to 9999, the range of Python"
-        raise ConfigurationError(describe("read", "an entry", cause, "Use lookup or join: Arrow has them.")) from error
+        raise ConfigurationError("read", "an entry", cause, "Use lookup or join: Arrow has them.") from error
     return found
 
 

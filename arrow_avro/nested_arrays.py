@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import types as arrow_is
 
 from arrow_avro.arrow_values import list_offsets, validity
-from foundation.errors import RowCountError, describe
+from foundation.errors import RowCountError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def same_rows(expected: int, found: int, what: str) -> None:
     """Raise RowCountError unless a step that was given `expected` rows has made as many of them."""
     if found != expected:
         cause = f"{found} rows were made of {expected}"
-        raise RowCountError(describe("convert", what, cause, "Report this: it is a fault of this package."))
+        raise RowCountError("convert", what, cause, "Report this: it is a fault of this package.")
 
 
 def _with_offsets(array: pa.Array) -> pa.Array:

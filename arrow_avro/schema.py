@@ -32,7 +32,7 @@ from arrow_avro.types import (
     AvroType,
     arrow_field,
 )
-from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError
 
 _ONLY_COLUMN = "value"
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -100,13 +100,11 @@ def header_schema(text: str, *, blob: str) -> AvroSchema:
     except (UnsupportedSchemaError, RecursionError) as cause:
         step = "Write the blob again with another schema, or leave it out of the read."
         detail = too_deep() if isinstance(cause, RecursionError) else str(cause)
-        raise ConfigurationError(
-            describe("read", f"blob {blob}", f"the schema in its header {detail}", step)
-        ) from cause
+        raise ConfigurationError("read", f"blob {blob}", f"the schema in its header {detail}", step) from cause
     except ValueError as cause:
         step = "Restore the blob, or skip it with option ignoreCorruptBlobs."
         detail = f"the schema in its header is not an Avro schema: {cause}"
-        raise CorruptError(describe("read", f"blob {blob}", detail, step)) from cause
+        raise CorruptError("read", f"blob {blob}", detail, step) from cause
 
 
 @lru_cache(maxsize=256)

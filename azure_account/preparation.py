@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from foundation.errors import ConfigurationError, NotFoundError, describe
+from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer
@@ -31,7 +31,7 @@ def create_if_absent(container: BlobContainer, *, allowed: bool) -> bool:
         if not allowed:
             step = "Check its name, create it first, or leave out option `createContainer`."
             cause = "it does not exist, and option `createContainer` is false"
-            raise NotFoundError(describe("write to container", container.url, cause, step)) from absent
+            raise NotFoundError("write to container", container.url, cause, step) from absent
         return _create(container)
     return False
 
@@ -41,8 +41,8 @@ def _create(container: BlobContainer) -> bool:
         created = container.create()
     except ConfigurationError as refused:
         step = "Check its name, or create it first with an identity that has the permission."
-        cause = f"it does not exist and cannot be created ({refused})"
-        raise ConfigurationError(describe("write to container", container.url, cause, step)) from refused
+        cause = f"it does not exist and cannot be created ({refused.cause})"
+        raise ConfigurationError("write to container", container.url, cause, step) from refused
     if created:
         logger.warning("container %s did not exist and was created", container.url)
     return created

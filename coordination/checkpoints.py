@@ -17,7 +17,7 @@ from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Entity, 
 from azure_account.readback import request_and_read_back
 from coordination.names import checkpoint_key
 from foundation.arguments import Epoch, checked
-from foundation.errors import ConfigurationError, CorruptError, FencedError, TransientError, describe
+from foundation.errors import ConfigurationError, CorruptError, FencedError, TransientError
 
 if TYPE_CHECKING:
     from azure_account.account import Table
@@ -83,7 +83,7 @@ class CheckpointStore:
             before = TaskCheckpoint() if found is None else _checkpoint(task, found)
             if before.epoch > epoch:
                 cause = f"epoch {before.epoch} has taken it over from epoch {epoch}"
-                raise FencedError(describe("Write the checkpoint of", f"task {task}", cause, "Stop this task."))
+                raise FencedError("Write the checkpoint of", f"task {task}", cause, "Stop this task.")
             written = TaskCheckpoint(epoch, before.offsets if offsets is None else dict(offsets))
             condition = IF_ABSENT if found is None else Condition(if_match=found.etag)
             return self._table.replace(_entity(task, written), condition=condition)
@@ -93,7 +93,7 @@ class CheckpointStore:
 
         def unresolved(answer: Doubtful) -> AzureBlobError:
             cause = f"it stays unknown whether it was written ({answer})"
-            return TransientError(describe("Write the checkpoint of", f"task {task}", cause, "Try again later."))
+            return TransientError("Write the checkpoint of", f"task {task}", cause, "Try again later.")
 
         request_and_read_back(request, read_back, unresolved)
         return written

@@ -9,15 +9,54 @@
     ├── CorruptError         the bytes are not what they must be: repair or skip the object
     └── RowCountError        a step has lost or doubled rows: a fault of this package, report it
 
-Every error has a complete message (see `describe`) as its only argument, so it can be pickled from a Python worker to
-the driver, where Spark shows the message.
+An error keeps its parts, so that another error can take some of them over. Its message is made of them: *operation
+target failed after 3 attempts, 2.0 s: cause. Next step.* It can be pickled from a Python worker to the driver, where
+Spark shows the message.
 """
 
 from __future__ import annotations
 
+from typing import overload
+
 
 class AzureBlobError(Exception):
-    """Root of all errors that this project raises."""
+    """Root of all errors that this project raises. Given one text, that is the whole message, and the `cause`."""
+
+    @overload
+    def __init__(self, message: str, /) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        operation: str,
+        target: str,
+        cause: str,
+        next_step: str,
+        /,
+        *,
+        elapsed: float | None = None,
+        attempts: int = 1,
+    ) -> None: ...
+
+    def __init__(self, *parts: str, elapsed: float | None = None, attempts: int = 1) -> None:
+        """elapsed: seconds from the first attempt to the last."""
+        super().__init__(*parts)
+        self.operation, self.target, self.cause, self.next_step = parts if len(parts) > 1 else ("", "", *parts, "")
+        self.elapsed, self.attempts = elapsed, attempts
+
+    @property
+    def failure(self) -> str:
+        """The message without the next step, for an error that knows a better one."""
+        if not self.operation:
+            return self.cause
+        effort = [f"{self.attempts} attempts"] if self.attempts > 1 else []
+        if self.elapsed is not None:
+            effort.append(f"{self.elapsed:.1f} s")
+        spent = f" after {', '.join(effort)}" if effort else ""
+        return f"{self.operation} {self.target} failed{spent}: {self.cause.rstrip('.')}."
+
+    def __str__(self) -> str:
+        return f"{self.failure} {self.next_step}".rstrip()
 
 
 class ConfigurationError(AzureBlobError, ValueError):
@@ -49,22 +88,3 @@ class CorruptError(AzureBlobError):
 
 class RowCountError(AzureBlobError):
     """A step has made more or fewer rows than it was given. Nothing of the task is committed."""
-
-
-def describe(
-    operation: str,
-    target: str,
-    cause: str,
-    next_step: str,
-    *,
-    elapsed: float | None = None,
-    attempts: int | None = None,
-) -> str:
-    """The message of an error: operation, object, attempts, cause, next step. `elapsed` is in seconds."""
-    effort = []
-    if attempts is not None and attempts > 1:
-        effort.append(f"{attempts} attempts")
-    if elapsed is not None:
-        effort.append(f"{elapsed:.1f} s")
-    spent = f" after {', '.join(effort)}" if effort else ""
-    return f"{operation} {target} failed{spent}: {cause.rstrip('.')}. {next_step}"

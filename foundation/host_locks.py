@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from foundation.clock import SYSTEM_CLOCK
 from foundation.disk_advice import next_step
-from foundation.errors import ConfigurationError, TransientError, describe
+from foundation.errors import ConfigurationError, TransientError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,7 @@ def exclusive_unmarked(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock =
         elapsed = clock.monotonic() - began
         if elapsed >= timeout:
             step = "Run it again later; if that process hangs, end it: that releases the lock."
-            raise TransientError(describe("lock", str(path), f"{_holder(path)} has it", step, elapsed=elapsed))
+            raise TransientError("lock", str(path), f"{_holder(path)} has it", step, elapsed=elapsed)
         if elapsed >= _WAIT_REPORTED and not reported:
             logger.warning("waiting for %s, which has locked %s", _holder(path), path)
             reported = True
@@ -200,8 +200,8 @@ def _of_another_user(path: Path, error: PermissionError) -> ConfigurationError:
         return _refused(path, error)
     cause = f"{error}; user {owner} has made it"
     step = "Run it as that user, or delete it if no process of that user runs here."
-    return ConfigurationError(describe("lock", str(path), cause, step))
+    return ConfigurationError("lock", str(path), cause, step)
 
 
 def _refused(path: Path, error: OSError) -> ConfigurationError:
-    return ConfigurationError(describe("lock", str(path), str(error), next_step(error)))
+    return ConfigurationError("lock", str(path), str(error), next_step(error))

@@ -13,7 +13,7 @@ from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import MANIFEST, StoreNames
 from adjunct_store.view import View, open_view
-from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
@@ -95,14 +95,14 @@ def chosen_version(container: BlobContainer, store: str, number: int | None) -> 
     manifest = read_manifest(container, store)
     if manifest is None:
         cause = "the store does not exist"
-        raise NotFoundError(describe("read", f"store {store} in {container.url}", cause, "Check the name with `ls`."))
+        raise NotFoundError("read", f"store {store} in {container.url}", cause, "Check the name with `ls`.")
     version = manifest.newest if number is None else manifest.version(number)
     generation = None if version is None else manifest.generation(version.generation)
     if version is None or generation is None:
         have = ", ".join(str(each.number) for each in manifest.versions) or "none"
         wanted = "no version that readers get" if number is None else f"no version {number}"
         step = "Choose one of these with --version." if manifest.versions else "Wait until its fill has published one."
-        raise NotFoundError(describe("read", f"store {store}", f"it has {wanted}; its versions are {have}", step))
+        raise NotFoundError("read", f"store {store}", f"it has {wanted}; its versions are {have}", step)
     return version, generation
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from arrow_avro import SYNC_SIZE, AvroBlock, FileHeader, ReadLimits, RowEncoder, decode_blocks
-from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema
@@ -36,6 +36,6 @@ def decode_values(datums: pa.Array, schema: StoreSchema, store: str) -> pa.Struc
     except (CorruptError, ConfigurationError) as error:  # of blobs, with other advice
         cause = "some are not of the store's schema, though the files are as they were published"
         step = "`python -m adjunct_store verify --deep` shows which; rebuild the store from its source (rebuild=True)."
-        raise CorruptError(describe("decode", store, cause, step)) from error
+        raise CorruptError("decode", store, cause, step) from error
     arrays = [batch.to_struct_array() for batch in batches]
     return pa.concat_arrays(arrays) if arrays else pa.nulls(0, schema.value_type)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError
 
 try:
     from rocksdict import (
@@ -94,7 +94,7 @@ class Database:
         if self._open is None or self._process != os.getpid():
             cause = "it is closed" if self._open is None else "it was opened before this process was forked"
             step = "Open the store in the process, and within the block, that uses it."
-            raise ConfigurationError(describe("read", str(self._directory), cause, step))
+            raise ConfigurationError("read", str(self._directory), cause, step)
         return self._open
 
     @property
@@ -150,7 +150,7 @@ class Database:
             after.status()
             if after.valid():
                 cause = "a scan ended before the last entry"
-                raise CorruptError(describe("read", f"store {self._directory}", cause, "Run this again."))
+                raise CorruptError("read", f"store {self._directory}", cause, "Run this again.")
 
 
 @contextmanager
@@ -164,13 +164,13 @@ def storage_errors(operation: str, path: Path) -> Iterator[None]:
         text = str(error)
         if "orruption" in text or "No such file" in text:
             step = "It is fetched again: run this again. If it stays, run `python -m adjunct_store clean-cache`."
-            raise CorruptError(describe(operation, f"store {path}", text, step)) from error
+            raise CorruptError(operation, f"store {path}", text, step) from error
         step = "See that there is room on the disk, and that the directory can be written; or give another cache_dir."
         if "Too many open files" in text:
             step = "Raise the limit of open files (`ulimit -n`), or give the store fewer partitions."
         if "lock hold" in text or "/LOCK" in text:
             step = "Another process, or another part of this one, writes the store: wait until it has closed it."
-        raise ConfigurationError(describe(operation, f"store {path}", text, step)) from error
+        raise ConfigurationError(operation, f"store {path}", text, step) from error
 
 
 def options() -> Options:

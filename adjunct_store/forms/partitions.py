@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from adjunct_store.engine.entry import AFTER_DATA, DATA, POSITION_KEY, PartitionProgress
 from adjunct_store.engine.rocks import Database, RawBytes
 from adjunct_store.host.directories import KeyCounts
-from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -124,7 +124,7 @@ class PartitionDatabases:
     def _check_process(self) -> None:
         if self._process != os.getpid():
             step = "Open the store in the process that uses it."
-            raise ConfigurationError(describe("read", "an adjunct store", "it was opened before a fork", step))
+            raise ConfigurationError("read", "an adjunct store", "it was opened before a fork", step)
 
     @contextmanager
     def _reporting_damage(self, partition: int) -> Iterator[None]:
@@ -153,7 +153,7 @@ def _check_position(database: Database, directory: PartitionDirectory) -> None:
     if position is None or position.batch != directory.batch:
         now = "no position" if position is None else f"the position of batch {position.batch}"
         cause = f"it has {now}, and batch {directory.batch} wrote it"
-        raise CorruptError(describe("open", f"store {directory.path}", cause, "It is fetched again."))
+        raise CorruptError("open", f"store {directory.path}", cause, "It is fetched again.")
 
 
 def _position(database: Database) -> PartitionProgress | None:

@@ -23,7 +23,7 @@ from adjunct_store.versions.names import StoreNames
 from azure_account.location import Location
 from foundation.clock import SYSTEM_CLOCK
 from foundation.disk_advice import TOO_MANY_OPEN
-from foundation.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError, describe
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
 from foundation.host_locks import LOCK_TIMEOUT, exclusive, try_shared
 from state_backup import LinkSources, RestoreSettings, materialise
 from state_backup.index.checkpoint_id import CheckpointId
@@ -63,7 +63,7 @@ class HeldDirectory:
         if not self._lock.held:
             cause = "the lease is closed, or was opened by another process"
             step = "Open it again; after a fork in the child."
-            raise ConfigurationError(describe("read", str(self._lock.path), cause, step))
+            raise ConfigurationError("read", str(self._lock.path), cause, step)
         return self._lock.path
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class HostCache:
         lock = try_shared(folder.checkpoint(checkpoint))
         if lock is None:
             cause, step = "it was deleted as soon as it was fetched", "Let no other program delete files there."
-            raise ConflictError(describe("open", str(folder.checkpoint(checkpoint)), cause, step))
+            raise ConflictError("open", str(folder.checkpoint(checkpoint)), cause, step)
         with _released_on_error(lock):
             clean_partition(folder, {checkpoint, *fetched(folder)[:_KEPT]})
         return lock
@@ -167,18 +167,18 @@ class HostCache:
                 )
         except NotFoundError as error:
             step = "Read the newest version; for old ones, keep more versions of the store, and pins for longer."
-            raise NotFoundError(describe("fetch", what, str(error), step)) from error
+            raise NotFoundError("fetch", what, str(error), step) from error
         except ConfigurationError as error:
             if not isinstance(error.__cause__, OSError) or error.__cause__.errno in TOO_MANY_OPEN:
                 raise
             step = "See that this host has room for the store, or give another cache_dir; then run it again."
-            raise ConfigurationError(describe("fetch", what, str(error), step)) from error
+            raise ConfigurationError("fetch", what, str(error), step) from error
         except CorruptError as error:
             step = (
                 "Read another version, and build the store again from its source (rebuild=True); "
                 "`python -m adjunct_store verify --deep` shows which versions are whole."
             )
-            raise CorruptError(describe("fetch", what, str(error), step)) from error
+            raise CorruptError("fetch", what, str(error), step) from error
         note_verified(folder, known)
         counts = {"fetches": 1, "fetchedBytes": made.downloaded_bytes, "linkedBytes": made.kept_bytes}
         for name, number in counts.items():

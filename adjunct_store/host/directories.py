@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
@@ -96,10 +96,11 @@ class LazyDirectories:
         return self._version.checkpoints[partition] if partition < len(self._version.checkpoints) else ""
 
     def _check_open(self) -> None:
+        version, step = f"version {self._version.number}", "Call view() again, in each task."
         if self._damaged:
-            raise CorruptError(self._over("a file of it was damaged, and is fetched again"))
+            raise CorruptError("read", version, "a file of it was damaged, and is fetched again", step)
         if self._closed:
-            raise ConfigurationError(self._over("it was closed after its task"))
+            raise ConfigurationError("read", version, "it was closed after its task", step)
 
     def close(self) -> None:
         """Let the host delete the directories. Close what reads them first."""
@@ -115,6 +116,3 @@ class LazyDirectories:
         self.close()
         if damaged is not None:
             damaged.discard()
-
-    def _over(self, cause: str) -> str:
-        return describe("read", f"version {self._version.number}", cause, "Call view() again, in each task.")

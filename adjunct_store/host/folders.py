@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,7 +117,7 @@ def store_folder(container: BlobContainer, store: str, cache_dir: Path | None) -
         (root / name).mkdir(mode=stat.S_IRWXU, exist_ok=True)
     except OSError as error:
         step = "Give another cache directory, on a local disk with room."
-        raise ConfigurationError(describe("make", f"cache directory {root}", str(error), step)) from error
+        raise ConfigurationError("make", f"cache directory {root}", str(error), step) from error
     return StoreFolder(root / name)
 
 
@@ -130,7 +130,7 @@ def store_folders(root: Path) -> list[StoreFolder]:
         return []
     except OSError as error:
         step = "Run this as the user whose jobs use it."
-        raise ConfigurationError(describe("list", f"cache directory {root}", str(error), step)) from error
+        raise ConfigurationError("list", f"cache directory {root}", str(error), step) from error
 
 
 def cache_directory(cache_dir: Path | None) -> Path:
@@ -152,7 +152,7 @@ def _check(root: Path) -> None:
         cause = f"other users can write to it (its mode is {stat.S_IMODE(found.st_mode):o})"
     if cause:
         step = "Give a cache directory that only this user can write to, or one that does not exist yet."
-        raise ConfigurationError(describe("use", f"cache directory {root}", cause, step))
+        raise ConfigurationError("use", f"cache directory {root}", cause, step)
 
 
 def _numbers(folder: Path, pattern: re.Pattern[str]) -> list[int]:

@@ -17,7 +17,7 @@ from adjunct_store.host.cleaning import clean_work
 from adjunct_store.host.folders import LOCK
 from azure_account.documents.form import sealed, unsealed
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError
 from foundation.host_locks import LOCK_TIMEOUT, exclusive
 from state_backup import ChecksumCache
 from state_backup.index.checkpoint_id import CheckpointId
@@ -117,7 +117,7 @@ class WorkingDirectory:
     def _check(self) -> None:
         if not self.lock.held:
             step = "Open the working directory in the process that writes it."
-            raise ConfigurationError(describe("write", str(self.directory), "its lock is not held here", step))
+            raise ConfigurationError("write", str(self.directory), "its lock is not held here", step)
 
     @contextmanager
     def _reported(self, operation: str) -> Iterator[None]:
@@ -125,7 +125,7 @@ class WorkingDirectory:
             yield
         except OSError as error:
             step = "Make room on that disk, or give another cache directory."
-            raise ConfigurationError(describe(operation, str(self.directory), str(error), step)) from error
+            raise ConfigurationError(operation, str(self.directory), str(error), step) from error
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.opening import FillStorage, find_opening, manifest_documents
 from adjunct_store.versions.recovery import StoreDefinition
 from foundation.clock import SYSTEM_CLOCK, utc
-from foundation.errors import AzureBlobError, ConfigurationError, FencedError, describe
+from foundation.errors import AzureBlobError, ConfigurationError, FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -224,7 +224,7 @@ class Fill:
             number = self._generation.number
             cause = f"generation {number} was replaced by another one of this fill"
             step = "Publish with what `build_beside` or `build_again` has returned. If that has failed, call it again."
-            raise ConfigurationError(describe("publish", f"store {self._storage.names.store}", cause, step))
+            raise ConfigurationError("publish", f"store {self._storage.names.store}", cause, step)
         return current
 
     def _change(self, transition: Callable[[Manifest], Manifest]) -> None:

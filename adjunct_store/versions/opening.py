@@ -17,7 +17,7 @@ from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.recovery import StoreDefinition, difference, may_continue
 from azure_account.documents.document import DocumentBlob, Stored
 from azure_account.documents.owner import OwnedDocumentBlob
-from foundation.errors import ConfigurationError, ConflictError, FencedError, describe
+from foundation.errors import ConfigurationError, ConflictError, FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,11 +117,11 @@ class FillStorage:
         found = self.manifests.undelete()
         if found is None and not names.is_own(first.name):
             cause = f"its folder has other blobs, such as {first.name}"
-            raise ConfigurationError(describe("open", f"store {names.store}", cause, "Give it a folder of its own."))
+            raise ConfigurationError("open", f"store {names.store}", cause, "Give it a folder of its own.")
         if found is None:
             cause = f"it has blobs, but {names.manifest} was deleted"
             step = "Bring that blob back, or delete the folder, or choose another name for the store."
-            raise ConflictError(describe("open", f"store {names.store}", cause, step))
+            raise ConflictError("open", f"store {names.store}", cause, step)
         return found
 
     def _check_outside(self) -> None:
@@ -132,7 +132,7 @@ class FillStorage:
             if self.container.properties(outer.manifest) is not None:
                 cause = f"it would be in the folder of store {outer.store}"
                 step = "Give it a folder of its own."
-                raise ConfigurationError(describe("make", f"store {names.store}", cause, step))
+                raise ConfigurationError("make", f"store {names.store}", cause, step)
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def _check_tenure(storage: FillStorage, manifest: Manifest, terms: FillRequireme
     if terms.epoch is not None and terms.epoch < tenure:
         cause = f"a fill of epoch {tenure} has had it, and this one is of epoch {terms.epoch}"
         step = "Another process has this task now; do not start this fill again."
-        raise FencedError(describe("open", f"store {storage.names.store}", cause, step))
+        raise FencedError("open", f"store {storage.names.store}", cause, step)
 
 
 def _check_same(storage: FillStorage, current: Generation, wanted: StoreDefinition, terms: FillRequirements) -> None:
@@ -199,7 +199,7 @@ def _check_same(storage: FillStorage, current: Generation, wanted: StoreDefiniti
         cause = f"streaming query {current.query} fills it, and numbers its batches"
     if cause:
         advice = _advice(current, wanted, terms)
-        raise ConfigurationError(describe("open", f"store {storage.names.store}", cause, advice))
+        raise ConfigurationError("open", f"store {storage.names.store}", cause, advice)
 
 
 def _advice(current: Generation, wanted: StoreDefinition, terms: FillRequirements) -> str:

@@ -40,7 +40,7 @@ from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pin import SHARED, Pin, PinAction, next_step
 from azure_account.account import Condition
 from azure_account.documents.document import DocumentBlob
-from foundation.errors import AzureBlobError, NotFoundError, TransientError, describe
+from foundation.errors import AzureBlobError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +141,7 @@ class Pinning:
                 self.is_new = step.act is PinAction.CONFIRM
                 return self._found(manifest, step)
         cause = f"pin and manifest were changed {_ATTEMPTS} times meanwhile"
-        raise TransientError(describe("pin", f"batch {self._batch} of {self._reader}", cause, "Try again later."))
+        raise TransientError("pin", f"batch {self._batch} of {self._reader}", cause, "Try again later.")
 
     def _document(self, blob: str) -> DocumentBlob[Pin]:
         return DocumentBlob(self._container, blob, "pin", pin_json.to_json, pin_json.from_json)
@@ -200,4 +200,4 @@ class Pinning:
             self._container.delete(name, condition=Condition(if_match=stored.etag))
 
     def _not_found(self, cause: str, step: str) -> NotFoundError:
-        return NotFoundError(describe("pin", f"store {self._names.store} in {self._container.url}", cause, step))
+        return NotFoundError("pin", f"store {self._names.store} in {self._container.url}", cause, step)

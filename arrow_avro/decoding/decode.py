@@ -40,7 +40,7 @@ from arrow_avro.limits import (
 )
 from arrow_avro.schema import AvroSchema, arrow_schema, header_schema
 from arrow_avro.types import has_no_bytes
-from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, describe
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -155,7 +155,7 @@ def _decoder(
         reader = reader or superset([writer], columns)
         return _resolved(writer, reader, reader.given, columns, rules, scanner_class())  # type: ignore[arg-type] # a class is hashable
     except ConfigurationError as cause:
-        raise ConfigurationError(f"read blob {blob} failed: {cause}") from cause
+        raise ConfigurationError("read", f"blob {blob}", cause.failure, cause.next_step) from cause
 
 
 @lru_cache(maxsize=64)
@@ -186,16 +186,16 @@ def _body(header: FileHeader, block: AvroBlock, decoder: _Decoder, blob: str, mo
     try:
         body = block_codecs.codec(header.codec).decompress(block.body, most)
     except CorruptError as cause:
-        raise CorruptError(_corrupt(blob, block.offset, str(cause))) from cause
+        raise _corrupt(blob, block.offset, str(cause)) from cause
     except BeyondLimitError as cause:
         raise _beyond(blob, block.offset, cause) from cause
     except ConfigurationError as cause:
-        message = describe("read", f"blob {blob}", str(cause), "Write the blob again in another codec.")
-        raise ConfigurationError(message) from cause
+        step = "Write the blob again in another codec."
+        raise ConfigurationError("read", f"blob {blob}", cause.failure, step) from cause
     if block.rows > _MAX_EMPTY_ROWS and has_no_bytes(decoder.avro):
-        raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows that have no bytes"))
+        raise _corrupt(blob, block.offset, f"it claims {block.rows} rows that have no bytes")
     if block.rows > len(body) and not has_no_bytes(decoder.avro):
-        raise CorruptError(_corrupt(blob, block.offset, f"it claims {block.rows} rows, but it has {len(body)} bytes"))
+        raise _corrupt(blob, block.offset, f"it claims {block.rows} rows, but it has {len(body)} bytes")
     return Body(block.offset, block.rows, memoryview(body))
 
 
@@ -217,8 +217,8 @@ def _unreadable(decoder: _Decoder, unreadable: UnreadableBlockError, blob: str) 
     with _named_errors(blob, f"the block from byte {body.offset}"):
         place = error_position(decoder.avro, decoder.plan, unreadable.failed, body.rows_before)
     if isinstance(reason, DamagedValueError):  # which names its column, and those within it
-        return CorruptError(_corrupt(blob, body.offset, f"{place.partition('column')[0]}{reason}", _NOT_UTF8))
-    return CorruptError(_corrupt(blob, body.offset, f"{place}{reason}"))
+        return _corrupt(blob, body.offset, f"{place.partition('column')[0]}{reason}", _NOT_UTF8)
+    return _corrupt(blob, body.offset, f"{place}{reason}")
 
 
 @contextmanager
@@ -232,40 +232,37 @@ def _named_errors(blob: str, what: str, *, given: bool = False) -> Iterator[None
     except (AzureBlobError, UnreadableBlockError):
         raise
     except UnresolvedError as cause:
-        raise ConfigurationError(_unresolved(blob, cause, given=given)) from cause
+        raise _unresolved(blob, cause, given=given) from cause
     except UnrepresentableValueError as cause:
-        raise ConfigurationError(_unrepresentable(blob, cause)) from cause
+        raise _unrepresentable(blob, cause) from cause
     except BeyondLimitError as cause:
-        raise ConfigurationError(describe("read", f"blob {blob}", str(cause), cause.step)) from cause
+        raise ConfigurationError("read", f"blob {blob}", str(cause), cause.step) from cause
     except MemoryError as cause:
         step = f"Lower options {MAX_BLOCK_BYTES} and {MAX_BATCH_BYTES}, or give the workers more memory."
-        raise ConfigurationError(
-            describe("read", f"blob {blob}", f"{what} takes more memory than there is", step)
-        ) from cause
+        raise ConfigurationError("read", f"blob {blob}", f"{what} takes more memory than there is", step) from cause
     except pa.ArrowException as cause:
-        raise ConfigurationError(
-            _unrepresentable(blob, UnrepresentableValueError(f"Arrow cannot hold a value ({cause})", ""))
-        ) from cause
+        held = UnrepresentableValueError(f"Arrow cannot hold a value ({cause})", "")
+        raise _unrepresentable(blob, held) from cause
     except Exception as cause:
         kind = f"{what} cannot be read ({type(cause).__name__}: {cause})"
-        raise ConfigurationError(describe("read", f"blob {blob}", kind, _REPORT)) from cause
+        raise ConfigurationError("read", f"blob {blob}", kind, _REPORT) from cause
 
 
-def _corrupt(blob: str, offset: int, cause: str, step: str = _SKIP) -> str:
-    return describe("read", f"blob {blob}", f"in the block from byte {offset}, {cause}", step)
+def _corrupt(blob: str, offset: int, cause: str, step: str = _SKIP) -> CorruptError:
+    return CorruptError("read", f"blob {blob}", f"in the block from byte {offset}, {cause}", step)
 
 
-def _unresolved(blob: str, cause: UnresolvedError, *, given: bool) -> str:
+def _unresolved(blob: str, cause: UnresolvedError, *, given: bool) -> ConfigurationError:
     step = "Change option avroSchema, or leave it out." if given else _DEEPER if cause.recursive else _RESTART
-    return describe("read", f"blob {blob}", str(cause), step)
+    return ConfigurationError("read", f"blob {blob}", str(cause), step)
 
 
-def _unrepresentable(blob: str, cause: UnrepresentableValueError) -> str:
+def _unrepresentable(blob: str, cause: UnrepresentableValueError) -> ConfigurationError:
     plain = f"Give option avroSchema with plain {cause.plain} for that column, or leave it out with option columns."
     step = plain if cause.plain else "Leave the column out with option columns."
-    return describe("read", f"blob {blob}", str(cause), step)
+    return ConfigurationError("read", f"blob {blob}", str(cause), step)
 
 
 def _beyond(blob: str, offset: int, cause: BeyondLimitError, place: str = "") -> ConfigurationError:
     target = f"blob {blob}, block from byte {offset},"
-    return ConfigurationError(describe("read", target, f"{place}{cause}", cause.step))
+    return ConfigurationError("read", target, f"{place}{cause}", cause.step)

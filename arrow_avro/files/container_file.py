@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 from arrow_avro.limits import BLOCK_BYTES, block_too_large
 from arrow_avro.varint import encode
-from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -226,7 +226,7 @@ def _body(cursor: _Cursor, sync: bytes, offset: int, most: int) -> memoryview:
     if size > most:
         error = block_too_large("it has", most)
         target = f"blob {cursor.blob}, block from byte {offset},"
-        raise ConfigurationError(describe("read", target, str(error), error.step))
+        raise ConfigurationError("read", target, str(error), error.step)
     return cursor.take(size, what)
 
 
@@ -329,6 +329,4 @@ class _Cursor:
 def raise_corrupt(blob: str, offset: int, cause: str, error: Exception | None = None) -> NoReturn:
     """Raise the CorruptError for the bytes at `offset`."""
     target = f"blob {blob} at byte {offset}" if blob else f"an Avro file at byte {offset}"
-    raise CorruptError(
-        describe("read", target, cause, "Restore the blob, or skip it with option ignoreCorruptBlobs.")
-    ) from error
+    raise CorruptError("read", target, cause, "Restore the blob, or skip it with option ignoreCorruptBlobs.") from error

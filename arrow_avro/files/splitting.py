@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from arrow_avro.files.container_file import SYNC_SIZE, after_sync, blocks, is_block
 from arrow_avro.limits import BLOCK_BYTES
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,11 +100,10 @@ def _check(source: Source, header: FileHeader, end: int, at: int, blob: str, mos
         for _ in blocks(source, header, at, blob=blob, most=most):
             break  # it is not damaged, which would have raised
     elif marker != at - SYNC_SIZE:
-        message = describe(
+        raise ConfigurationError(
             "read",
             f"blob {blob} in several splits",
             f"from byte {marker}, bytes inside a block imitate the sync marker and another block, so blocks cannot be "
             "found by their markers",
             "Set option maxPartitionBytes above the blob's size, so that it is read in one split.",
         )
-        raise ConfigurationError(message)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from azure_account.account import IF_ABSENT, NO_ATTRIBUTES, BlobAttributes, Condition, Conflict, Done, Unknown
 from azure_account.readback import request_and_read_back
-from foundation.errors import CorruptError, NotFoundError, TransientError, describe
+from foundation.errors import CorruptError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,7 @@ class DocumentBlob(Generic[D]):
 
         def unresolved(answer: Doubtful) -> AzureBlobError:
             cause = f"it stays unknown whether it was written ({answer})"
-            return TransientError(describe("write", f"{self.kind} {self.blob}", cause, "Try again later."))
+            return TransientError("write", f"{self.kind} {self.blob}", cause, "Try again later.")
 
         answer = request_and_read_back(request, read_back, unresolved)
         if isinstance(answer, Done):

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, describe
+from foundation.errors import AzureBlobError, ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,7 +99,7 @@ def readable(document: T, blob: str, to_json: Callable[[T], bytes], from_json: C
         cause = str(error)
     if cause:
         step = "Nothing was committed: correct what was given."
-        raise ConfigurationError(describe("write", f"document {blob}", f"it could not be read again ({cause})", step))
+        raise ConfigurationError("write", f"document {blob}", f"it could not be read again ({cause})", step)
     return data
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from azure_account.documents.form import readable
 from azure_account.undelete import undelete
-from foundation.errors import ConflictError, FencedError, TransientError, describe
+from foundation.errors import ConflictError, FencedError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,13 +130,13 @@ class OwnedDocumentBlob(Generic[O]):
     def too_many_changes(self) -> TransientError:
         """The error of a process that others do not let change the document."""
         cause = f"its {self.documents.kind} was changed by others {_ATTEMPTS} times in a row"
-        return TransientError(describe("write", self.subject, cause, "Try again later."))
+        return TransientError("write", self.subject, cause, "Try again later.")
 
     def _fence(self, found: O, epoch: int) -> NoReturn:
         other = f"another {self.owner} of " if found.epoch <= epoch else ""
         cause = f"{other}epoch {found.epoch} has taken it over from epoch {epoch}"
         step = f"Stop this {self.owner}: the other one goes on from what is stored."
-        raise FencedError(describe("write", self.subject, cause, step))
+        raise FencedError("write", self.subject, cause, step)
 
 
 class DocumentOwner(Generic[O]):
@@ -175,7 +175,7 @@ class DocumentOwner(Generic[O]):
         if stored is None:
             cause = f"its {self._store.documents.kind} was deleted"
             step = f"Restore blob {self._store.documents.blob}, then start this {self._store.owner} again."
-            raise ConflictError(describe("write", self._store.subject, cause, step))
+            raise ConflictError("write", self._store.subject, cause, step)
         self._store.check_owner(stored.document, self.document)
         self._go_on_from(stored)
 

@@ -17,13 +17,13 @@ import logging
 import random as random_module
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.account import Conflict, Done, Missing, Unknown
 from azure_account.retrying.policy import RetryPolicy
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 from foundation.clock import SYSTEM_CLOCK, Clock
-from foundation.errors import ConflictError, NotFoundError, TransientError, describe
+from foundation.errors import AzureBlobError, ConflictError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,9 +123,9 @@ class RetryLoop:
                 self._wait(request, failure, started, count)
                 count += 1
             except Absent as failure:
-                raise NotFoundError(self._message(request, failure, started, count)) from None
+                raise self._error(NotFoundError, request, failure, started, count) from None
             except ConditionFailed as failure:
-                raise ConflictError(self._message(request, failure, started, count)) from None
+                raise self._error(ConflictError, request, failure, started, count) from None
 
     def create(self, request: Request, send: Callable[[], None]) -> bool:
         """`repeat` a request that creates a container or table. False if it exists."""
@@ -203,18 +203,17 @@ class RetryLoop:
         elapsed = self.clock.monotonic() - started
         delay = self.policy.delay(count, elapsed, failure.retry_after, self.random())
         if delay is None:
-            self._give_up(request, failure, started, count)
+            raise self._error(TransientError, request, failure, started, count) from None
         if isinstance(failure, Unreached):
             self.outage.begin(request, failure, self.policy.deadline)
         self.clock.sleep(delay)
 
-    def _give_up(self, request: Request, failure: Failure, started: float, count: int) -> NoReturn:
-        raise TransientError(self._message(request, failure, started, count)) from None
-
-    def _message(self, request: Request, failure: Failure, started: float, count: int) -> str:
+    def _error(
+        self, kind: type[AzureBlobError], request: Request, failure: Failure, started: float, count: int
+    ) -> AzureBlobError:
         next_step = failure.next_step or _NEXT_STEP[type(failure)]
         elapsed = self.clock.monotonic() - started if count > 1 else None
-        return describe(request.verb, request.target, failure.cause, next_step, elapsed=elapsed, attempts=count)
+        return kind(request.verb, request.target, failure.cause, next_step, elapsed=elapsed, attempts=count)
 
 
 _VERBS = {

@@ -29,7 +29,7 @@ from azure_account.retrying.policy import RETRYABLE_STATUS, retry_after_seconds
 from azure_account.sdk.attempt_limit import AttemptTimeoutError, attempt_limit, was_answered
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError, describe
+from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,7 +181,7 @@ def _final(cause: str, code: str, status: int, error: HttpResponseError, context
         template = "Check the option or the name that the service does not accept."
         cause = f"{cause}: {_plain(lines[0])}" if lines else cause
     step = template.replace("{credential}", _credential_hint(context.settings)).replace("{lacks}", _lacks(context))
-    return ConfigurationError(_text(context, cause, step))
+    return ConfigurationError(context.operation.capitalize(), context.target, cause, step)
 
 
 def no_place(cause: str, context: RequestContext) -> NotFoundError:
@@ -189,7 +189,7 @@ def no_place(cause: str, context: RequestContext) -> NotFoundError:
     place = context.target.split("/")[0]
     what = "table" if context.tables else "container"
     step = f"Create the {what} {place} first, or check its name and the account's ({context.endpoint})."
-    return NotFoundError(_text(context, cause, step))
+    return NotFoundError(context.operation.capitalize(), context.target, cause, step)
 
 
 def _no_token(error: AzureError, context: RequestContext) -> Failure | ConfigurationError:
@@ -202,7 +202,7 @@ def _no_token(error: AzureError, context: RequestContext) -> Failure | Configura
     # DefaultAzureCredential lists in indented lines what it has tried; its first line has no cause.
     tried = [line.strip().split(". ")[0] for line in lines if line.startswith("\t")] or lines[:1]
     cause = f"no token from {type(context.settings.auth).__name__}: {'; '.join(map(_plain, tried))}"
-    return ConfigurationError(_text(context, cause, _credential_hint(context.settings)))
+    return ConfigurationError(context.operation.capitalize(), context.target, cause, _credential_hint(context.settings))
 
 
 def _of_connection(error: AzureError, context: RequestContext) -> Failure | ConfigurationError:
@@ -223,10 +223,17 @@ def _of_handshake(chain: list[BaseException], context: RequestContext) -> Config
     option = _endpoint_option(context)
     if any(isinstance(item, ssl.SSLCertVerificationError) for item in chain):
         step = f"Check the option {option}, and trust the certificate by REQUESTS_CA_BUNDLE."
-        return ConfigurationError(_text(context, f"the TLS certificate of {context.endpoint} is not trusted", step))
+        return ConfigurationError(
+            context.operation.capitalize(),
+            context.target,
+            f"the TLS certificate of {context.endpoint} is not trusted",
+            step,
+        )
     if any(isinstance(item, ssl.SSLError) and getattr(item, "reason", "") == "WRONG_VERSION_NUMBER" for item in chain):
         step = f"Check whether the option {option} should begin with http."
-        return ConfigurationError(_text(context, f"{context.endpoint} does not speak TLS", step))
+        return ConfigurationError(
+            context.operation.capitalize(), context.target, f"{context.endpoint} does not speak TLS", step
+        )
     return None
 
 
@@ -294,10 +301,6 @@ def _lacks(context: RequestContext) -> str:
     role = "Storage Table Data Contributor" if context.tables else "Storage Blob Data Contributor"
     tags = " (for index tags: Storage Blob Data Owner)" if "tags" in context.operation else ""
     return f"the identity lacks the role {role}{tags} on the account or container"
-
-
-def _text(context: RequestContext, cause: str, next_step: str) -> str:
-    return describe(context.operation.capitalize(), context.target, cause, next_step)
 
 
 def _plain(line: str) -> str:

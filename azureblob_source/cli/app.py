@@ -51,7 +51,7 @@ from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import check_retention, plan_vacuum, vacuum
 from azureblob_source.options import TABLE
-from foundation.errors import ConfigurationError, NotFoundError, describe
+from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -354,9 +354,7 @@ def _newest(of: CommitLog, count: int) -> list[LogEntry]:
     head, first = of.refresh(), of.first()
     if head is None or first is None:
         step = "Check container and stream; `ls` shows what is there."
-        raise NotFoundError(
-            describe("read the commit log of", f"{of.container.url}/{of.stream}", "there is none", step)
-        )
+        raise NotFoundError("read the commit log of", f"{of.container.url}/{of.stream}", "there is none", step)
     return of.entries(max(first, head.version - count + 1), head.version)
 
 

@@ -20,7 +20,7 @@ from azure_account.account import BlobAttributes
 from azure_account.documents.document import DocumentBlob
 from azure_account.documents.form import check_version, damaged
 from azureblob_source.log.naming import boundary_name
-from foundation.errors import ConfigurationError, ConflictError, describe
+from foundation.errors import ConfigurationError, ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +83,7 @@ def move_boundary(container: BlobContainer, stream: str, old: Boundary, new: Bou
     found = _document(container, stream).write(new, old.etag or None)
     if found is None:
         cause, step = "another vacuum is at work on this log", "Run it again when that one has ended."
-        raise ConflictError(describe("vacuum", f"{stream} in {container.url}", cause, step))
+        raise ConflictError("vacuum", f"{stream} in {container.url}", cause, step)
     return replace(found.document, etag=found.etag)
 
 

@@ -50,7 +50,7 @@ from azureblob_source.log.publish import Obstacle, Unpublishable
 from azureblob_source.log.roll_forward import NotPublished, publish_committed, publish_earlier, publish_in_effect
 from azureblob_source.log.status import Replaced, read_or_gone
 from azureblob_source.log.void import voided_batch_error
-from foundation.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
@@ -271,7 +271,7 @@ def _check_not_taken_back(log: CommitLog, head: LogEntry | None, draft: Draft) -
 def taken_back_error(transaction: Transaction, place: str) -> ConflictError:
     """The error for a driver whose batch a revert has taken back."""
     step = "If the revert was interrupted, run it again. Else this driver is of before it: stop it."
-    return ConflictError(describe("commit", f"{transaction} to {place}", "a revert has taken it back", step))
+    return ConflictError("commit", f"{transaction} to {place}", "a revert has taken it back", step)
 
 
 def _has_other_rows(entry: LogEntry, draft: Draft) -> bool:

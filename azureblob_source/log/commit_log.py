@@ -28,14 +28,7 @@ from azureblob_source.log.folder import check_no_files
 from azureblob_source.log.naming import log_name, log_prefix, log_version, schema_name
 from azureblob_source.log.stream_notes import LogFacts, StreamNotes
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import (
-    AzureBlobError,
-    ConfigurationError,
-    ConflictError,
-    NotFoundError,
-    TransientError,
-    describe,
-)
+from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, TransientError
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
@@ -156,7 +149,7 @@ class CommitLog:
             "that is there now, without the batches that it wrote before. A batch read: load it again. A streaming "
             "read: start it with a new checkpoint."
         )
-        return ConflictError(describe("use the log of", f"{self.stream} in {self.container.url}", cause, step))
+        return ConflictError("use the log of", f"{self.stream} in {self.container.url}", cause, step)
 
     def _reset(self) -> None:
         """Drop everything that is known of the log."""
@@ -215,7 +208,7 @@ class CommitLog:
             if version not in known or version < self.kept_from:
                 if self._head is not None and not self._is_there(self._head):
                     raise self._replaced()
-                raise NotFoundError(self._not_kept(version))
+                raise self._not_kept(version)
         if self._head is not None and any(known[each].log_id != self._head.log_id for each in versions):
             raise self._replaced()
         return [known[version] for version in versions]
@@ -239,7 +232,7 @@ class CommitLog:
         while True:
             oldest = max(last.since, self.kept_from)
             if oldest > version:
-                raise NotFoundError(self._not_kept(version))
+                raise self._not_kept(version)
             try:
                 return self.entries(oldest, version)
             except NotFoundError:  # the oldest were deleted, perhaps by a vacuum while they were read
@@ -315,7 +308,7 @@ class CommitLog:
     def _unresolved(self, entry: LogEntry, answer: Doubtful) -> TransientError:
         place = f"log entry {log_name(self.stream, entry.version)} in {self.container.url}"
         cause, step = f"no answer was received ({answer})", _after_an_unknown_put(entry)
-        return TransientError(describe("commit", place, cause, step, attempts=ATTEMPTS))
+        return TransientError("commit", place, cause, step, attempts=ATTEMPTS)
 
     def _unless_below_boundary(self, there: LogEntry, put: LogEntry) -> LogEntry:
         """What is `there` after a put. `ConflictError` if its version is below the retention boundary."""
@@ -328,13 +321,12 @@ class CommitLog:
         # A vacuum deletes the entries that it is removing with their blobs, which it could not find without them.
         if there.write_id == put.write_id and put.version not in boundary.removing:
             self._withdraw(put)
-        message = describe(
+        raise ConflictError(
             "commit",
             f"version {put.version} of {self.stream} in {self.container.url}",
             f"since this writer last looked, a vacuum has made {boundary.first} the first version",
             "This version commits nothing: run the batch again.",
         )
-        raise ConflictError(message)
 
     def _withdraw(self, entry: LogEntry) -> None:
         """Delete an entry that commits nothing, unless another one has its name by now."""
@@ -396,7 +388,7 @@ class CommitLog:
         found = concurrent_map(self._find, versions, self.readers, after_error="abandon")
         return {version: entry for version, entry in zip(versions, found, strict=True) if entry is not None}
 
-    def _not_kept(self, version: int) -> str:
+    def _not_kept(self, version: int) -> NotFoundError:
         oldest, head = self.first(), self.refresh()
         known, step = "the log is empty", "Ask for a version that is kept."
         if oldest is not None and head is not None:
@@ -407,7 +399,7 @@ class CommitLog:
                     f"Restore {log_name(self.stream, version)} (soft delete). Or stop all writers of the stream, "
                     "delete every blob below it, and write it again."
                 )
-        return describe("read version", f"{version} of {self.stream}", known, step)
+        return NotFoundError("read version", f"{version} of {self.stream}", known, step)
 
 
 def _after_an_unknown_put(entry: LogEntry) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.naming import log_stream
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -70,4 +70,4 @@ def check_no_files(stream: str, found: Sequence[BlobProperties], where: str, *, 
         "Write to another stream, or move the files to another folder first. To have all rows in one stream, read this "
         "folder and write its rows to the other stream too."
     )
-    raise ConfigurationError(describe("write to", f"{stream} in {where}", cause, step))
+    raise ConfigurationError("write to", f"{stream} in {where}", cause, step)

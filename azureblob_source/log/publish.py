@@ -21,7 +21,7 @@ from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.log.naming import attempt_of_blocks, probe_name
-from foundation.errors import ConfigurationError, ConflictError, TransientError, describe
+from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, TransientError
 from foundation.parallel import Item, Result, concurrent_map
 
 if TYPE_CHECKING:
@@ -111,15 +111,17 @@ class Publisher:
             self.container.put(name, b"-", attributes, condition=IF_ABSENT)
         except ConfigurationError as error:
             step = "Nothing was committed. Change the options `tags.*` and `accessTier`, or grant what is missing."
-            raise ConfigurationError(describe("write", f"a trial blob {name}", str(error), step)) from error
+            raise ConfigurationError(
+                "write", f"a trial blob {name}", error.cause, f"{step} {error.next_step}".rstrip()
+            ) from error
         try:
             outcome = self.container.delete(name)
             refused = outcome.reason if isinstance(outcome, Conflict) else ""
         except ConfigurationError as error:
-            refused = str(error)
+            refused = error.cause
         if deletes and refused:
             step = "Nothing was committed. Grant the permission to delete, or append instead of overwriting."
-            raise ConfigurationError(describe("delete", f"a trial blob {name}", refused, step))
+            raise ConfigurationError("delete", f"a trial blob {name}", refused, step)
 
     def publish(self, entry: LogEntry) -> list[Unpublishable]:
         """Make every blob of a committed entry visible. Returns those that cannot be.
@@ -191,28 +193,28 @@ class Publisher:
             if there is None:
                 return
             if isinstance(answer, Conflict) and held is not None and held.etag == there.etag:
-                raise ConflictError(self._held(removal.name, entry, answer.reason))
+                raise self._held(ConflictError, removal.name, entry, answer.reason)
             held = there
             try:
                 answer = self.container.delete(there.name, condition=Condition(if_match=there.etag))
             except ConfigurationError as error:
                 if still_there(self.container, removal) is None:
                     return
-                raise ConfigurationError(self._held(removal.name, entry, str(error))) from error
+                raise self._held(ConfigurationError, removal.name, entry, error.failure) from error
             if isinstance(answer, Done):
                 return
         raise self._unresolved("delete", removal.name)
 
     def _unresolved(self, operation: str, name: str) -> TransientError:
-        return TransientError(describe(operation, self._place(name), "its state stays unknown", _FINISHED_LATER))
+        return TransientError(operation, self._place(name), "its state stays unknown", _FINISHED_LATER)
 
-    def _held(self, name: str, entry: LogEntry, cause: str) -> str:
+    def _held(self, kind: type[AzureBlobError], name: str, entry: LogEntry, cause: str) -> AzureBlobError:
         command = f"python -m azureblob_source repair {self.container.name}/STREAM --void {entry.version} --leave-blobs"
         step = (
             "Break its lease, delete its snapshots, lift the hold or grant the permission, then write again, which "
             f"finishes version {entry.version}. Or leave it visible to readers of the listing: `{command}`."
         )
-        return describe(f"version {entry.version}: delete", self._place(name), cause, step)
+        return kind(f"version {entry.version}: delete", self._place(name), cause, step)
 
     def _clear_name(self, blob: BlobEntry) -> _Occupant:
         """Delete the empty blob that an interrupted repair has left, then look what has the blob's name."""
@@ -236,7 +238,7 @@ class Publisher:
 
     def _name_taken(self, blob: BlobEntry, cause: str) -> ConflictError:
         step = "Nothing of this batch was committed: run it again, with `suffixRandomStringToBlobName` set to true."
-        return ConflictError(describe("commit", self._place(blob.name), cause, step))
+        return ConflictError("commit", self._place(blob.name), cause, step)
 
     def _place(self, name: str) -> str:
         return f"blob {name} in {self.container.url}"
@@ -247,7 +249,7 @@ class Publisher:
         except FuturesTimeoutError as error:
             where = f"{len(items)} blobs in {self.container.url}"
             cause = "the time allowed by `closeTimeoutMs` is over"
-            raise TransientError(describe("publish", where, cause, _FINISHED_LATER, elapsed=self.deadline)) from error
+            raise TransientError("publish", where, cause, _FINISHED_LATER, elapsed=self.deadline) from error
 
 
 def still_there(container: BlobContainer, removal: Removal) -> BlobProperties | None:

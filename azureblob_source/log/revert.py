@@ -21,7 +21,7 @@ from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.roll_forward import publish_earlier
-from foundation.errors import ConfigurationError, ConflictError, describe
+from foundation.errors import ConfigurationError, ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -63,7 +63,7 @@ def revert(
         unplanned = [entry.version for entry in taken_back if entry.version not in planned]
         if unplanned:
             cause = f"version {unplanned[0]} was written after the revert was planned"
-            raise ConflictError(describe("revert", _place(log), cause, "Stop the query, then look again."))
+            raise ConflictError("revert", _place(log), cause, "Stop the query, then look again.")
         blobs = [] if of_streams else [blob.removal for entry in taken_back for blob in entry.blobs]
         if blobs:
             publisher.probe_service(log.stream, draft.attributes, deletes=True)
@@ -117,7 +117,7 @@ def batches_among(log: CommitLog, entries: Sequence[LogEntry], last: Transaction
         if entry.operation == "overwrite":
             cause = f"{entry.transaction} (version {entry.version}) has replaced all earlier rows, which are deleted"
             step = "Start the query with a new checkpoint: its first batch replaces all rows too."
-            raise ConfigurationError(describe("revert", _place(log), cause, step))
+            raise ConfigurationError("revert", _place(log), cause, step)
     return taken_back
 
 
@@ -157,7 +157,7 @@ def _check_all_kept(log: CommitLog, last: Transaction, oldest: LogEntry) -> None
     if removed > last.version:
         cause = f"a vacuum has removed the versions below {oldest.version}, which had batch {removed} of {last.id}"
         step = f"Restore a newer checkpoint, or revert to batch {removed} or a later one."
-        raise ConflictError(describe("revert", _place(log), cause, step))
+        raise ConflictError("revert", _place(log), cause, step)
 
 
 def _last_kept(log: CommitLog, entries: Sequence[LogEntry], last: Transaction) -> int:

@@ -19,7 +19,7 @@ from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Obstacle, Publisher, Unpublishable
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.status import Published, Unpublished, status_of
-from foundation.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -59,7 +59,7 @@ def void_version(
         put = void(log, log.head(), ToVoid(entry, failed, leave_blobs), draft, publisher)
         if put is not None:
             return put
-    raise ConflictError(describe("void", _version(log, entry), cause, "There is nothing to void."))
+    raise ConflictError("void", _version(log, entry), cause, "There is nothing to void.")
 
 
 def leave_out(log: CommitLog, blobs: Collection[BlobEntry], draft: Draft, publisher: Publisher) -> LogEntry:
@@ -72,13 +72,13 @@ def leave_out(log: CommitLog, blobs: Collection[BlobEntry], draft: Draft, publis
         head = log.refresh()
         check_epoch(log, head, draft.epoch)
         if head is None:
-            raise NotFoundError(describe("change", f"the log of {log.stream}", "there is none", "Check the name."))
+            raise NotFoundError("change", f"the log of {log.stream}", "there is none", "Check the name.")
         unpublished = log.entries(first_unpublished(head, kept_from=log.kept_from), head.version)
         for entry in entries_in_effect(unpublished):
             failed = [each for each in publisher.publish_blobs(entry) if each.blob not in blobs]
             if failed:
                 place, step = _version(log, entry), "Look again at what is missing."
-                raise ConflictError(describe("leave out blobs of", place, _cause(entry, failed), step))
+                raise ConflictError("leave out blobs of", place, _cause(entry, failed), step)
         removed = tuple(sorted(blob.removal for blob in blobs))
         entry = replace(draft, transaction=None, removed=removed).succeeding(head, head.version)
         if log.put(entry).write_id == draft.write_id:
@@ -94,7 +94,7 @@ def voided_batch_error(log: CommitLog, entry: LogEntry, failed: Sequence[Unpubli
     )
     if entry.transaction is None:
         step += " If the rows go to several streams, look first which of these have theirs: they would have them twice."
-    return ConflictError(describe("publish", _version(log, entry), cause, step))
+    return ConflictError("publish", _version(log, entry), cause, step)
 
 
 def check_may_void(log: CommitLog, entry: LogEntry, failed: Sequence[Unpublishable]) -> None:
@@ -119,7 +119,7 @@ def check_may_void(log: CommitLog, entry: LogEntry, failed: Sequence[Unpublishab
         f"--leave-out-missing`. {own}Or void the version, which deletes its other blobs too: `{command} --void "
         f"{entry.version}`."
     )
-    raise ConflictError(describe("finish", _version(log, entry), _cause(entry, failed), step))
+    raise ConflictError("finish", _version(log, entry), _cause(entry, failed), step)
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _drop_refused_blob(log: CommitLog, entry: LogEntry, publisher: Publisher, fa
             "Correct the cause, then start the query again from its checkpoint, or run `python -m azureblob_source "
             "repair`: either publishes the version. Until then it stops other writers of the stream."
         )
-        raise ConfigurationError(describe("publish", _version(log, entry), _cause(entry, failed), step)) from cause
+        raise ConfigurationError("publish", _version(log, entry), _cause(entry, failed), step) from cause
 
 
 def _entry_before(log: CommitLog, entry: LogEntry) -> LogEntry | None:

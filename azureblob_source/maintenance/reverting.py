@@ -15,7 +15,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import batches_stream, is_batch_log
 from azureblob_source.log.publish import still_there
 from azureblob_source.log.revert import batches_after, batches_among, entries_after, has_batches_after, is_after, revert
-from foundation.errors import NotFoundError, describe
+from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def carry_out(container: BlobContainer, plan: RevertPlan, draft: Callable[[], Dr
 
 def _no_log(log: CommitLog) -> NotFoundError:
     step = "Check container and stream. If the query has written nothing yet, nothing is to be taken back: start it."
-    return NotFoundError(describe("revert", f"{log.stream} in {log.container.url}", "there is no commit log", step))
+    return NotFoundError("revert", f"{log.stream} in {log.container.url}", "there is no commit log", step)
 
 
 def _is_unfinished(log: CommitLog) -> bool:

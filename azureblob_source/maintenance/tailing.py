@@ -10,7 +10,7 @@ from arrow_avro import decode_blob, superset
 from azureblob_source.options import LATEST
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.snapshot import writer_schema
-from foundation.errors import NotFoundError, describe
+from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +59,7 @@ class Tail:
         if first is None:
             step = "Check container and stream; `python -m azureblob_source ls` shows what is there."
             place = f"{self.log.container.url}/{self.log.stream}"
-            raise NotFoundError(describe("read the newest rows of", place, "there is no commit log", step))
+            raise NotFoundError("read the newest rows of", place, "there is no commit log", step)
         self._at = self._follower.version_before(LATEST)
         wanted = self._newest_blobs(first, count)
         rows = list(self._read(wanted))

@@ -27,7 +27,7 @@ from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.naming import is_batch_log, log_name, log_prefix, log_version
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.status import newest_batch_entry
-from foundation.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from foundation.parallel import Item, Result, concurrent_map
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
     boundary, head = log.boundary(), log.refresh()
     if head is None:
         step = "Check container and stream; `python -m azureblob_source ls` shows what is there."
-        raise NotFoundError(describe("vacuum", f"{log.container.url}/{log.stream}", "there is no commit log", step))
+        raise NotFoundError("vacuum", f"{log.container.url}/{log.stream}", "there is no commit log", step)
     listed = list(_listed(log.container, log.stream))
     plan = plan_from_listing(log.stream, listed, boundary, head, before=before, needed=_needed(log, head))
     blobs = rows = size = 0
@@ -249,7 +249,7 @@ class _Work:
 
 def _stuck(container: BlobContainer, name: str, outcome: Outcome | Doubtful | None) -> ConflictError:
     step = "Look whether a lease or a policy holds it, then run the vacuum again: it goes on where this one ended."
-    return ConflictError(describe("delete", f"{name} in {container.url}", str(outcome), step, attempts=ATTEMPTS))
+    return ConflictError("delete", f"{name} in {container.url}", str(outcome), step, attempts=ATTEMPTS)
 
 
 def _listed(container: BlobContainer, stream: str) -> Iterator[ListedEntry]:

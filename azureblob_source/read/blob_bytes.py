@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arrow_avro import BufferedRanges, GunzippedSource, is_gzip
-from foundation.errors import ConflictError, CorruptError, NotFoundError, describe
+from foundation.errors import ConflictError, CorruptError, NotFoundError
 
 if TYPE_CHECKING:
     from arrow_avro import Source
@@ -44,35 +44,29 @@ class RangeReader:
             raise self._replaced(blob)
         if blob.version is not None and content.properties.size != blob.size:
             raise CorruptError(
-                describe(
-                    "read",
-                    f"blob {blob.name} in {self._container.url}",
-                    f"it ends at byte {content.properties.size}, by the log it has {blob.size} bytes",
-                    "Restore the blob, or skip it with option ignoreCorruptBlobs.",
-                )
+                "read",
+                f"blob {blob.name} in {self._container.url}",
+                f"it ends at byte {content.properties.size}, by the log it has {blob.size} bytes",
+                "Restore the blob, or skip it with option ignoreCorruptBlobs.",
             )
         return content
 
     def _gone(self, blob: StreamBlob) -> NotFoundError:
         return NotFoundError(
-            describe(
-                "read",
-                f"blob {blob.name} in {self._container.url}",
-                "the blob is gone; an overwrite of the stream, or a vacuum, deletes the blobs of earlier versions",
-                "Load the DataFrame again, without `versionAsOf`, to read the stream as it is now. Start a streaming "
-                "query with a new checkpoint. If the blob was deleted by hand, restore it, or take it out of the "
-                "log: `python -m azureblob_source repair … --leave-out-missing`.",
-            )
+            "read",
+            f"blob {blob.name} in {self._container.url}",
+            "the blob is gone; an overwrite of the stream, or a vacuum, deletes the blobs of earlier versions",
+            "Load the DataFrame again, without `versionAsOf`, to read the stream as it is now. Start a streaming "
+            "query with a new checkpoint. If the blob was deleted by hand, restore it, or take it out of the "
+            "log: `python -m azureblob_source repair … --leave-out-missing`.",
         )
 
     def _replaced(self, blob: StreamBlob) -> ConflictError:
         return ConflictError(
-            describe(
-                "read",
-                f"blob {blob.name} in {self._container.url}",
-                "the blob was replaced by another since the read began",
-                "Read again when nobody writes to it.",
-            )
+            "read",
+            f"blob {blob.name} in {self._container.url}",
+            "the blob was replaced by another since the read began",
+            "Read again when nobody writes to it.",
         )
 
 

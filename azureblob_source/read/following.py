@@ -20,7 +20,7 @@ from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.publication import PublicationWait, not_visible
 from azureblob_source.read.snapshot import writer_schema
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConflictError, NotFoundError, describe
+from foundation.errors import ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -84,7 +84,7 @@ class Follower:
         if not first <= int(start) <= head.version + 1:
             known = f"the earliest kept is {first}, the newest {head.version}"
             step = f"Start at one of these, or at `{EARLIEST}` or `{LATEST}`. A vacuum removes older versions."
-            raise NotFoundError(describe("read from version", f"{start} of {self._place}", known, step))
+            raise NotFoundError("read from version", f"{start} of {self._place}", known, step)
         return int(start) - 1
 
     def latest(self, after: int | None, limits: TriggerLimits, *, at_most: int | None = None) -> int:
@@ -165,7 +165,7 @@ class Follower:
             "the checkpoint is of a query over another stream"
         )
         step = "Start the query with a new checkpoint, which is its own and reads the stream that is there now."
-        return ConflictError(describe("read on in", self._place, there, step))
+        return ConflictError("read on in", self._place, there, step)
 
     def forget(self, until: int) -> None:
         """Drop the remembered entries up to this version, which will not be read again."""
@@ -180,8 +180,7 @@ class Follower:
                 raise
             cause = f"a vacuum has removed the versions after it; the earliest kept is {self.log.kept_from}"
             step = f"Start the query with a new checkpoint: it begins at version {self.log.kept_from}."
-            message = describe("read on from version", f"{after} of {self._place}", cause, step)
-            raise NotFoundError(message) from gone
+            raise NotFoundError("read on from version", f"{after} of {self._place}", cause, step) from gone
 
     def head(self) -> LogEntry | None:
         """The newest entry as far as it is known; None also as long as the container does not exist."""
@@ -210,7 +209,7 @@ class Follower:
             return -1
         there = "the stream has no log" if head is None else f"its newest version is {head.version}"
         step = "If the stream was deleted and written again, start the query with a new checkpoint."
-        raise ConflictError(describe("read on from version", f"{after} of {self._place}", there, step))
+        raise ConflictError("read on from version", f"{after} of {self._place}", there, step)
 
     def _last_published(self, head: LogEntry, after: int) -> int:
         """The newest version up to which every batch is published, or revoked by one that is."""
@@ -319,7 +318,7 @@ class SchemaGuard:
     def _error(self, entry: LogEntry, misfit: Misfit) -> ConflictError:
         log = self.follower.log
         place = f"version {entry.version} of {log.container.url}/{log.stream}"
-        return ConflictError(describe("read on with", place, misfit.cause, misfit.next_step))
+        return ConflictError("read on with", place, misfit.cause, misfit.next_step)
 
 
 def _whole_range_before(entries: Sequence[LogEntry], version: int) -> int:

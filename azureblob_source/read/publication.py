@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.published import is_visible
-from foundation.errors import TransientError, describe
+from foundation.errors import TransientError
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
@@ -50,4 +50,4 @@ class PublicationWait:
         if waited >= self.timeout:
             cause = "its batch is committed but its writer has not published it"
             step = "Start the writer again, which finishes the batch, or run `python -m azureblob_source repair`"
-            raise TransientError(describe("read", what, cause, f"{step}{otherwise}.", elapsed=waited))
+            raise TransientError("read", what, cause, f"{step}{otherwise}.", elapsed=waited)

@@ -22,7 +22,7 @@ from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzi
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
 from azureblob_source.read.publication import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Snapshot:
             try:
                 arrow_schema(superset([schema], columns, depth))
             except ConfigurationError as cause:
-                raise ConfigurationError(f"read blob {name} failed: {cause}") from cause
+                raise ConfigurationError("read", f"blob {name}", cause.failure, cause.next_step) from cause
         return superset(self.schemas, columns, depth)
 
 
@@ -130,7 +130,7 @@ def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False
     if head is not None and version is not None and version > head.version:
         place = f"{log.container.url}/{log.stream}"
         step = "Ask for one that exists: the view `commits` lists them."
-        raise NotFoundError(describe(f"read version {version} of", place, f"the newest is {head.version}", step))
+        raise NotFoundError(f"read version {version} of", place, f"the newest is {head.version}", step)
     history: list[LogEntry] = []
     if head is not None:
         last = head.version if version is None else version
@@ -168,7 +168,7 @@ def _has_earlier_end(entries: Sequence[LogEntry]) -> bool:
 def _no_log(log: CommitLog) -> NotFoundError:
     step = "Check container and stream; one that this project has not written has no versions."
     place = f"{log.container.url}/{log.stream}"
-    return NotFoundError(describe("read the commit log of", place, "there is none", step))
+    return NotFoundError("read the commit log of", place, "there is none", step)
 
 
 def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:
@@ -261,7 +261,7 @@ def _with_extension(log: CommitLog, listed: list[StreamBlob]) -> list[StreamBlob
 
 def _from_listing(log: CommitLog, listed: list[StreamBlob], between: Between, *, ignore_corrupt: bool) -> Snapshot:
     if not listed:
-        message = describe(
+        raise NotFoundError(
             "read",
             f"{log.container.url}/{log.stream}",
             "there is no commit log, and no blob with bytes in it whose name ends in .avro or .avro.gz",
@@ -269,7 +269,6 @@ def _from_listing(log: CommitLog, listed: list[StreamBlob], between: Between, *,
             "DataFrames without rows were written so far, write one with rows: a first write of none leaves nothing to "
             "read.",
         )
-        raise NotFoundError(message)
     blobs = [blob for blob in listed if blob.may_hold(between)]
     headers = _Headers(log.container, ignore_corrupt=ignore_corrupt)
     read = concurrent_map(headers.schema, blobs, _AT_ONCE, after_error="abandon")
@@ -308,7 +307,7 @@ class _Headers:
             if found is not None:
                 return found
         step = "Restore a blob; without option ignoreCorruptBlobs the first damaged one is named."
-        raise NotFoundError(describe("read", f"{self.container.url}/{stream}", "no blob has a whole header", step))
+        raise NotFoundError("read", f"{self.container.url}/{stream}", "no blob has a whole header", step)
 
     def _read(self, blob: StreamBlob) -> AvroSchema:
         header = read_header(without_gzip(BlobBytes(self._ranges, blob)), blob=blob.name)

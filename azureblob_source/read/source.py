@@ -29,7 +29,7 @@ from azureblob_source.read.snapshot import (
     writer_schemas,
 )
 from azureblob_source.read.splits import Split, pack_splits, split_blobs
-from foundation.errors import ConfigurationError, NotFoundError, describe
+from foundation.errors import ConfigurationError, NotFoundError
 from foundation.worker_modules import keep_modules
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class ReadPlan:
         if not self.snapshot.schemas:  # the entries open epochs only
             place = f"{self.container.url}/{self.options.stream}"
             step = "Write rows first, or set option `avroSchema` to read none until then."
-            raise NotFoundError(describe("read", place, "nothing has been written yet", step))
+            raise NotFoundError("read", place, "nothing has been written yet", step)
         return self.snapshot.reader_schema_of(self.options.columns, self.options.recursion)
 
     def arrow_schema(self) -> pa.Schema:
@@ -328,4 +328,4 @@ def _cast(column: pa.Array, to: pa.Field) -> pa.Array:
             "If the type has changed since, load the DataFrame again; if you gave `.schema(…)`, change or leave it out."
         )
         becomes = f"the DataFrame has it as {to.type}, the stream as {column.type}: {cause}"
-        raise ConfigurationError(describe("read", f"column {to.name!r}", becomes, step)) from cause
+        raise ConfigurationError("read", f"column {to.name!r}", becomes, step) from cause

@@ -18,7 +18,7 @@ from azureblob_source.read.blobs import stream_blob
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits
 from azureblob_source.read.query_schema import QuerySchema
 from azureblob_source.read.source import BaseReader, EntriesPartition, SplitsPartition, read_plan
-from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, describe
+from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError
 
 try:  # pyspark 4.2
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
@@ -99,7 +99,7 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
             if options.avro_schema is None and self._follower.log.head() is None:
                 place = f"{self._follower.log.container.url}/{options.stream}"
                 step = "Start the writer first, or give option `avroSchema` to wait for it. Other blobs: spark.read."
-                raise NotFoundError(describe("follow", place, "there is no commit log", step))
+                raise NotFoundError("follow", place, "there is no commit log", step)
             self._initial = self._follower.version_before(options.starting_time or options.starting_version)
             if self._follower.no_container:
                 logger.warning("container %s does not exist: the query waits for it", self._follower.log.container.url)
@@ -110,7 +110,7 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         if not isinstance(offset, dict) or not offset.keys() >= _OFFSET_FIELDS:
             cause = f"the checkpoint has the offset {offset!r}, which is of another kind of source"
             step = "Set option `checkpointLocation` to a directory that is the query's own."
-            raise ConfigurationError(describe("follow", str(self.options.address), cause, step))
+            raise ConfigurationError("follow", str(self.options.address), cause, step)
         if unknown := offset.keys() - _OFFSET_FIELDS:
             raise needs_newer_release(f"The offset {offset!r} of {self.options.address} has the field {min(unknown)!r}")
 
@@ -175,7 +175,7 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         if first > last + 1:
             there = f"the checkpoint is at version {after}, the stream's newest is {last}"
             step = "If the stream was deleted and written again, start the query with a new checkpoint."
-            raise ConflictError(describe("read on", self.options.stream, there, step))
+            raise ConflictError("read on", self.options.stream, there, step)
         if first > last:
             return [SplitsPartition((), self.plan.reader_schema)]
         if self.options.view != "data":

@@ -36,7 +36,7 @@ from azureblob_source.write.control_objects import merged, split_by_stream
 from azureblob_source.write.row_counts import check_named
 from azureblob_source.write.stream_gate import StreamGate
 from foundation.clock import SYSTEM_CLOCK, utc
-from foundation.errors import AzureBlobError, ConflictError, TransientError, describe
+from foundation.errors import AzureBlobError, ConflictError, TransientError
 from foundation.parallel import Result, concurrent_map
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class BatchCommitter:
                     f"which writes them again: {self._gate.revert_command(self.plan.stream or 'STREAM', transaction)}."
                 )
                 batch = f"batch {transaction.version} of query {transaction.id}"
-                raise ConflictError(describe("commit", batch, cause, step))
+                raise ConflictError("commit", batch, cause, step)
 
     def _check_streams(self, streams: Sequence[str], transaction: Transaction | None, *, overwrite: bool) -> None:
         """`ConfigurationError` if the rows cannot go to a stream. Repeats of committed batches are not checked."""
@@ -226,7 +226,7 @@ class BatchCommitter:
             "Start the query again from its checkpoint, or run the batch again: what other streams have of it is "
             "replaced. If the service refused the blob, mend that first."
         )
-        return ConflictError(describe("publish", place, f"stream {blob.stream}, blob {blob.name}: {cause}", step))
+        return ConflictError("publish", place, f"stream {blob.stream}, blob {blob.name}: {cause}", step)
 
     def _check_epochs(self, draft: Draft) -> None:
         """`FencedError` before the batch is committed, if one of its streams is at a higher epoch."""
@@ -320,6 +320,6 @@ def _put_schema(container: BlobContainer, name: str, data: bytes) -> None:
 
     def unresolved(answer: Doubtful) -> TransientError:
         place, cause = f"blob {name} in {container.url}", f"no answer could be had ({answer})"
-        return TransientError(describe("put", place, cause, "Run the batch again.", attempts=ATTEMPTS))
+        return TransientError("put", place, cause, "Run the batch again.", attempts=ATTEMPTS)
 
     request_and_read_back(lambda: container.put(name, data, condition=IF_ABSENT), read_back, unresolved)

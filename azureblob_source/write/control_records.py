@@ -21,7 +21,7 @@ from control_messages.envelopes import are_user_messages, unwrap, without_count
 from control_messages.errors import BadEnvelopeError
 from control_messages.messages import MessageType, message_type, to_fields
 from control_messages.producer import FOR_THE_SINK, TaskWatermarks
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -190,13 +190,12 @@ class EnvelopeRouter:
                 (route,) = self._router.route(control.slice(row, 1)).routes
                 level = "" if route.partition is None else f" for partition {route.partition!r}"
                 option = "envelopeColumn" if self._own is None else "emission"
-                message = describe(
+                raise ConfigurationError(
                     "write",
                     f"an envelope{level} of stream {route.stream} (option `{option}`, column {self._column!r})",
                     reason,
                     "Wrap every message in an envelope, or leave the option out.",
                 )
-                raise ConfigurationError(message)
 
     def _reason(self, envelope: bytes) -> str | None:
         """Why the envelope is malformed, None if it is not."""

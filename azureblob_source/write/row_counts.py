@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foundation.errors import RowCountError, describe
+from foundation.errors import RowCountError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,7 +43,7 @@ class RowCounts:
                 f"of {self.received} rows that it received, and {self.added} that it added, {self.routed} were routed, "
                 f"{self.encoded} encoded and {self.staged} staged"
             )
-            raise RowCountError(describe("write", "the rows of a task", cause, _REPORT))
+            raise RowCountError("write", "the rows of a task", cause, _REPORT)
         return due
 
 
@@ -51,11 +51,11 @@ def check_blob(name: str, added: int, staged: int) -> None:
     """RowCountError unless the blocks of a blob have the rows that were added to it."""
     if staged != added:
         cause = f"{added} rows were added to it, and its blocks have {staged}"
-        raise RowCountError(describe("write", f"blob {name}", cause, _REPORT))
+        raise RowCountError("write", f"blob {name}", cause, _REPORT)
 
 
 def check_named(staged: int, named: int, where: str) -> None:
     """RowCountError unless what tasks have staged is what is to be named in the log."""
     if named != staged:
         cause = f"{staged} rows were staged, and {named} are named; nothing was committed"
-        raise RowCountError(describe("commit", where, cause, _REPORT))
+        raise RowCountError("commit", where, cause, _REPORT)

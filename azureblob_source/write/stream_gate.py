@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.log.fencing import AT_LEAST_ONCE, NOTHING
 from azureblob_source.log.naming import schema_name
-from foundation.errors import ConfigurationError, NotFoundError, describe
+from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -79,7 +79,7 @@ class StreamGate:
                 "The batch is committed, and its other streams have their rows. Take it back by "
                 f"{self.revert_command(stream, part_of)}, correct the query, and start it again."
             )
-        raise ConfigurationError(describe("write to", f"{stream} in {log.container.url}", refused.cause, step))
+        raise ConfigurationError("write to", f"{stream} in {log.container.url}", refused.cause, step)
 
     def revert_command(self, stream: str, batch: Transaction) -> str:
         """The command that takes a batch and later ones of its query back."""

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from foundation.errors import TransientError, describe
+from foundation.errors import TransientError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -73,14 +73,13 @@ class BlockUploader:
         _, waiting = wait(self._pending, self.deadline, FIRST_EXCEPTION)
         self._raise_failure()
         if waiting:
-            message = describe(
+            raise TransientError(
                 "upload",
                 f"{len(waiting)} blocks to {self.container.url}",
                 "the time allowed by `flushTimeoutMs` is over",
                 "Spark runs the task again. Raise the option if the connection is slow.",
                 elapsed=self.deadline,
             )
-            raise TransientError(message)
 
     def _raise_failure(self) -> None:
         for future in [each for each in self._pending if each.done()]:

@@ -8,7 +8,7 @@ from coordination.cli.report import JobSnapshot, job_report, leader_report
 from coordination.leadership.lease_document import from_json
 from coordination.names import JOBS, LEADERS, job_of, names_of
 from coordination.processors.processor_table import ProcessorTable
-from foundation.errors import NotFoundError, describe
+from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
     from azure_account.account import BlobContainer, StorageAccount
@@ -74,4 +74,4 @@ def _unknown(container: BlobContainer, what: str, folder: str, there: str) -> No
     names = [job for blob in blobs if (job := job_of(blob)) is not None] if folder == JOBS else blobs
     shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     step = f"{there} {shown}." if names else "No process has started yet, or it uses another container or name."
-    return NotFoundError(describe("Read the status of", f"{what} in {container.url}", "it does not exist", step))
+    return NotFoundError("Read the status of", f"{what} in {container.url}", "it does not exist", step)

@@ -20,7 +20,7 @@ from coordination.timing import STOP_SECONDS, LeaseTiming
 from coordination.waits import Waits
 from foundation.arguments import Name, Wait, checked
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConflictError, FencedError, NotFoundError, describe
+from foundation.errors import ConflictError, FencedError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -279,7 +279,7 @@ class LeaseLock:
             if self._error is not None:
                 raise self._error
             step = "Wait longer, or try again later."
-            raise ConflictError(describe("Acquire", f"lock {self._target}", cause, step, elapsed=self._timeout))
+            raise ConflictError("Acquire", f"lock {self._target}", cause, step, elapsed=self._timeout)
         return self
 
     def __exit__(

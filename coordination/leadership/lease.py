@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Missing, Unknown
 from azure_account.readback import request_and_read_back
 from coordination.leadership.lease_document import LeaseDocument, from_json
-from foundation.errors import AzureBlobError, NotFoundError, TransientError, describe
+from foundation.errors import AzureBlobError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -188,7 +188,7 @@ class Lease:
 
         def unresolved(answer: Doubtful) -> AzureBlobError:
             cause = f"no answer is received ({answer})"
-            return TransientError(describe("Raise the epoch of", self.target, cause, "Try again later."))
+            return TransientError("Raise the epoch of", self.target, cause, "Try again later.")
 
         answer = request_and_read_back(lambda: self._put(document, term, properties.etag), read_back, unresolved)
         begun = replace(term, epoch=document.epoch, expired=expired)

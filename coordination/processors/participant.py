@@ -34,7 +34,7 @@ from coordination.processors.job_model import BarrierState, from_content, to_con
 from coordination.processors.listener_calls import ListenerCalls, ListenerError
 from coordination.processors.listing import TaskLister
 from coordination.waits import Waits
-from foundation.errors import AzureBlobError, ConfigurationError, TransientError, describe
+from foundation.errors import AzureBlobError, ConfigurationError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -306,13 +306,13 @@ class Participant:
         if answer is None:
             return model
         step = "Mend the function that is given as tasks: it returns a list of names."
-        text = describe("List the tasks of", self._election.lease.target, str(answer) or repr(answer), step)
+        error = ConfigurationError("List the tasks of", self._election.lease.target, str(answer) or repr(answer), step)
         if model is not None:
-            logger.error("%s The tasks stay as they are.", text)
+            logger.error("%s The tasks stay as they are.", error)
         elif isinstance(answer, TransientError):
             raise answer
         else:
-            raise ConfigurationError(text) from answer
+            raise error from answer
         return model
 
     def _pause(self, seen: Observation) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foundation.arguments import checked
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,7 +28,7 @@ def checked_stores(stores: Mapping[str, Path | str | MayBeEmpty], state: str) ->
     if not stores or not all(name.strip() for name in stores):
         cause = "a name of a store is blank" if stores else "no store is given"
         step = "Give the directories of all stores of the state, by names."
-        raise ConfigurationError(describe("back up", f"state {state}", cause, step))
+        raise ConfigurationError("back up", f"state {state}", cause, step)
     return {name: Path(each.directory if isinstance(each, MayBeEmpty) else each) for name, each in stores.items()}
 
 
@@ -43,9 +43,9 @@ def check_all_given(given: Collection[str], left_out: Collection[str], state: st
     both = sorted(set(given) & set(left_out))
     if both:
         cause = f"store {both[0]} is given, and is to be left out"
-        raise ConfigurationError(describe("back up", what, cause, "Give the directory of the store, or leave it out."))
+        raise ConfigurationError("back up", what, cause, "Give the directory of the store, or leave it out.")
     missing = () if newest is None else sorted(set(newest.indexes) - set(given) - set(left_out))
     if newest is not None and missing:
         cause = f"checkpoint {newest.id} has store {', '.join(missing)}, which is not given"
         step = f"Give its directory; to go on without it, so that it is dropped, give leave_out=[{missing[0]!r}]"
-        raise ConfigurationError(describe("back up", what, cause, f"{step}, or --leave-out {missing[0]}."))
+        raise ConfigurationError("back up", what, cause, f"{step}, or --leave-out {missing[0]}.")

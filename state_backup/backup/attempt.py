@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azure_account.documents.form import readable
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 from state_backup.backup.upload import FileUploader, read_file
 from state_backup.index.dir_diff import is_unchanged, next_index, stored_content, to_upload
 from state_backup.index.packs import without_worn
@@ -182,7 +182,7 @@ class BackupAttempt:
             cause = f"it has no files, and store {store} had {files:,} at checkpoint {last.id}"
             step = "See that its disk is mounted; if all was deleted on purpose, give MayBeEmpty(directory)"
             step += ", or --may-be-empty."
-            raise ConfigurationError(describe("back up directory", str(directory), cause, step))
+            raise ConfigurationError("back up directory", str(directory), cause, step)
 
     def _index(self, store: str, root: DirIndex, previous: str | None) -> SnapshotIndex:
         owner = self._owner

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from azure_account.location import Location
 from foundation.arguments import Range, checked
-from foundation.errors import NotFoundError, describe
+from foundation.errors import NotFoundError
 from state_backup.record.location import open_location
 from state_backup.record.store import record_store
 
@@ -41,9 +41,7 @@ def set_keep(where: Location, keep: Kept) -> None:
     def changed(record: CheckpointRecord | None) -> CheckpointRecord:
         if record is None:
             step = "Check the name; `ls` shows the states."
-            raise NotFoundError(
-                describe("keep", f"checkpoints of state {names.state}", "it has no checkpoint record", step)
-            )
+            raise NotFoundError("keep", f"checkpoints of state {names.state}", "it has no checkpoint record", step)
         return replace(record, keep=keep)
 
     record_store(container, names).amend(changed)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foundation.arguments import shown
-from foundation.errors import AzureBlobError, ConfigurationError, describe
+from foundation.errors import AzureBlobError, ConfigurationError
 from state_backup.local.claim import claimed
 from state_backup.local.place import remove
 
@@ -49,7 +49,7 @@ def rocksdb_checkpoint(db: Rdict) -> Iterator[Path]:
             raise
         except Exception as error:  # rocksdict has no other class
             step = "See that the store's parent directory can be written, and that there is room."
-            raise ConfigurationError(describe("checkpoint", f"RocksDB into {directory}", str(error), step)) from error
+            raise ConfigurationError("checkpoint", f"RocksDB into {directory}", str(error), step) from error
         yield directory
 
 

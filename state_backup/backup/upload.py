@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from azure_account.account import BLOCKS_OF_A_BLOB, IF_ABSENT, Missing
 from azure_account.readback import request_and_read_back
-from foundation.errors import ConfigurationError, ConflictError, TransientError, describe
+from foundation.errors import ConfigurationError, ConflictError, TransientError
 from foundation.parallel import pool, results
 from state_backup.index.packs import grouped
 from state_backup.index.snapshot_index import FileBlob
@@ -141,7 +141,7 @@ class FileUploader:
                 logger.warning("the staged blocks of %s were deleted, by a sweep: it is uploaded again", file.path)
         cause = f"the staged blocks of {file.path} were deleted {_UPLOADS} times before they were committed"
         step = "Run sweeps with a minimum age that is above the time of an upload."
-        raise ConflictError(describe("upload", f"directory {root}", cause, step))
+        raise ConflictError("upload", f"directory {root}", cause, step)
 
     def _uploaded(self, root: Path, file: LocalFile, progress: Callable[[int], object]) -> str:
         """Upload a file under a new name. `_BlocksGoneError` if its blocks are not there any more."""
@@ -192,7 +192,7 @@ class FileUploader:
 
         def unresolved(answer: object) -> TransientError:
             cause = f"it stays unknown whether it was written ({answer})"
-            return TransientError(describe("upload", f"blob {blob}", cause, "Run the backup again."))
+            return TransientError("upload", f"blob {blob}", cause, "Run the backup again.")
 
         request_and_read_back(lambda: self._with_ttl(request, used), read_back, unresolved)
         if WITH_TTL not in used:  # else the blob may be that of an earlier request, of which the answer was lost
@@ -250,7 +250,7 @@ def _readable(root: Path, file: LocalFile) -> Iterator[None]:
         yield
     except OSError as error:
         cause = f"{file.path} cannot be read ({error})"
-        raise ConfigurationError(describe("back up directory", str(root), cause, "Change that.")) from error
+        raise ConfigurationError("back up directory", str(root), cause, "Change that.") from error
 
 
 def _opened(root: Path, file: LocalFile) -> FileIO:
@@ -266,7 +266,7 @@ def _opened(root: Path, file: LocalFile) -> FileIO:
 
 def _changed(root: Path, file: LocalFile) -> ConflictError:
     cause = f"{file.path} has changed since its checksum was computed"
-    return ConflictError(describe("back up directory", str(root), cause, SNAPSHOT_STEP))
+    return ConflictError("back up directory", str(root), cause, SNAPSHOT_STEP)
 
 
 def _block_id(number: int) -> str:

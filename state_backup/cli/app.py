@@ -31,7 +31,7 @@ from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps, transfer
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import plural
-from foundation.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from state_backup.backup.arguments import MayBeEmpty, check_all_given, checked_stores
 from state_backup.backup.keeping import set_keep
 from state_backup.backup.settings import TaskIdentity, WriterSettings
@@ -296,7 +296,7 @@ def sweep_command(
     if done is not None and done < len(plan.waste):
         left = len(plan.waste) - done
         cause = f"{plural(left, 'blob')} could not be deleted: a lease or a policy protects them"
-        raise ConflictError(describe("sweep", f"state {state.path}", cause, "They stay condemned: run it again later."))
+        raise ConflictError("sweep", f"state {state.path}", cause, "They stay condemned: run it again later.")
 
 
 @app.command(name="lifecycle-policy")
@@ -352,9 +352,9 @@ def _pairs(given: Sequence[str], hint: str, form: str) -> dict[str, str]:
 def _check_directory(directory: Path) -> None:
     """Before another writer is replaced."""
     if not directory.exists():
-        raise NotFoundError(describe("back up directory", str(directory), "it does not exist", "Check the path."))
+        raise NotFoundError("back up directory", str(directory), "it does not exist", "Check the path.")
     if not directory.is_dir():
-        raise ConfigurationError(describe("back up directory", str(directory), "it is no directory", "Check the path."))
+        raise ConfigurationError("back up directory", str(directory), "it is no directory", "Check the path.")
 
 
 def _has_content(directory: Path) -> bool:

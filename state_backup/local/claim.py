@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 from foundation.host_locks import LOCK_TIMEOUT, exclusive_unmarked
 from state_backup.local.durable import make_folders
 
@@ -59,7 +59,7 @@ def _check(lock: Path, names: Sequence[Path]) -> None:
     if foreign:
         cause = f"{' and '.join(foreign)} is there, and was not made by state_backup"
         step = "Move it away, or give another directory: what has this name would be deleted."
-        raise ConfigurationError(describe("lock", str(lock), cause, step))
+        raise ConfigurationError("lock", str(lock), cause, step)
 
 
 def _mark(descriptor: int, lock: Path, names: Sequence[Path]) -> None:
@@ -67,7 +67,7 @@ def _mark(descriptor: int, lock: Path, names: Sequence[Path]) -> None:
     text = os.pread(descriptor, len(_MARK), 0)
     if text and text != _MARK:
         cause, step = "it is the file of another program", "Move it away: state_backup needs this name."
-        raise ConfigurationError(describe("lock", str(lock), cause, step))
+        raise ConfigurationError("lock", str(lock), cause, step)
     if not text:
         try:
             _check(lock, names)

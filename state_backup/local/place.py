@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foundation.clock import SYSTEM_CLOCK, Clock
-from foundation.errors import ConflictError, describe
+from foundation.errors import ConflictError
 from state_backup.local.claim import claimed
 from state_backup.local.durable import sync
 from state_backup.local.exchange import exchange
@@ -95,7 +95,7 @@ def _put_back(directory: Path) -> None:
     elif _is_there(old) and _is_there(new):
         cause = f"a restore was killed when {directory} was {old} already; another program has made {directory} since"
         step = f"Move {directory} away, and the next restore puts the old one back; or delete {old} if nobody needs it."
-        raise ConflictError(describe("restore", str(directory), cause, step))
+        raise ConflictError("restore", str(directory), cause, step)
 
 
 def set_aside(directory: Path) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from blake3 import blake3 as new_blake3
 
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConfigurationError, ConflictError, NotFoundError, describe
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from foundation.parallel import concurrent_map
 from state_backup.index.dir_diff import LocalDir, LocalFile
 from state_backup.index.snapshot_index import FileMetadata
@@ -172,7 +172,9 @@ class _Listing:
 def _list(root: Path, path: str, name: str) -> _Listing:
     """List a directory. `path` ends in a slash, unless it is that of the root."""
     if path.count("/") > MOST_LEVELS:
-        raise ConfigurationError(_failed(root, f"{path[:80]} is below {MOST_LEVELS} levels", "Make it flatter."))
+        raise ConfigurationError(
+            "back up directory", str(root), f"{path[:80]} is below {MOST_LEVELS} levels", "Make it flatter."
+        )
     files: list[str] = []
     dirs: list[_Listing] = []
     for entry in sorted(_entries(root, path), key=lambda entry: entry.name):
@@ -183,7 +185,7 @@ def _list(root: Path, path: str, name: str) -> _Listing:
         else:
             kind = "a symbolic link" if entry.is_symlink() else "neither a file nor a directory"
             cause = f"{path}{entry.name} is {kind}"
-            raise ConfigurationError(_failed(root, cause, "Remove it, or keep it elsewhere."))
+            raise ConfigurationError("back up directory", str(root), cause, "Remove it, or keep it elsewhere.")
     return _Listing(name, tuple(files), tuple(dirs), _permissions_of_dir(root, path))
 
 
@@ -191,7 +193,9 @@ def _permissions_of_dir(root: Path, path: str) -> str:
     try:
         return permissions_of((root / path).stat(follow_symlinks=not path))
     except OSError as error:
-        raise ConflictError(_failed(root, f"{path} vanished while it was read", SNAPSHOT_STEP)) from error
+        raise ConflictError(
+            "back up directory", str(root), f"{path} vanished while it was read", SNAPSHOT_STEP
+        ) from error
 
 
 def _entries(root: Path, at: str) -> list[os.DirEntry[str]]:
@@ -200,10 +204,14 @@ def _entries(root: Path, at: str) -> list[os.DirEntry[str]]:
             return list(found)
     except FileNotFoundError as error:
         if not at:
-            raise NotFoundError(_failed(root, "it does not exist", "Check the path.")) from error
-        raise ConflictError(_failed(root, f"{at} vanished while it was read", SNAPSHOT_STEP)) from error
+            raise NotFoundError("back up directory", str(root), "it does not exist", "Check the path.") from error
+        raise ConflictError(
+            "back up directory", str(root), f"{at} vanished while it was read", SNAPSHOT_STEP
+        ) from error
     except OSError as error:
-        raise ConfigurationError(_failed(root, f"{at or 'it'} cannot be read ({error})", "Change that.")) from error
+        raise ConfigurationError(
+            "back up directory", str(root), f"{at or 'it'} cannot be read ({error})", "Change that."
+        ) from error
 
 
 def _read_all(root: Path, paths: Sequence[str], known: ChecksumCache | None) -> list[LocalFile]:
@@ -214,13 +222,17 @@ def _read(root: Path, path: str, known: ChecksumCache | None) -> LocalFile:
     try:
         descriptor = open_file(f"{root}/{path}")
     except FileNotFoundError as error:
-        raise ConflictError(_failed(root, f"{path} vanished while it was read", SNAPSHOT_STEP)) from error
+        raise ConflictError(
+            "back up directory", str(root), f"{path} vanished while it was read", SNAPSHOT_STEP
+        ) from error
     except OSError as error:
-        raise ConfigurationError(_failed(root, f"{path} cannot be read ({error})", "Change that.")) from error
+        raise ConfigurationError(
+            "back up directory", str(root), f"{path} cannot be read ({error})", "Change that."
+        ) from error
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
-            raise ConflictError(_failed(root, f"{path} is no file any more", SNAPSHOT_STEP))
+            raise ConflictError("back up directory", str(root), f"{path} is no file any more", SNAPSHOT_STEP)
         if known is not None and (found := known.find(before)) is not None:
             return LocalFile(path, _metadata(before), *found)
         checksums = Checksums()
@@ -230,7 +242,7 @@ def _read(root: Path, path: str, known: ChecksumCache | None) -> LocalFile:
             size += len(piece)
         after = os.fstat(descriptor)
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or size != after.st_size:
-        raise ConflictError(_failed(root, f"{path} changed while it was read", SNAPSHOT_STEP))
+        raise ConflictError("back up directory", str(root), f"{path} changed while it was read", SNAPSHOT_STEP)
     if known is not None:
         known.add(after, checksums.crc32, checksums.blake3)
     return LocalFile(path, _metadata(after), checksums.crc32, checksums.blake3)
@@ -271,7 +283,3 @@ def _group(number: int) -> str:
         return grp.getgrgid(number).gr_name
     except KeyError:
         return str(number)
-
-
-def _failed(root: Path, cause: str, step: str) -> str:
-    return describe("back up directory", str(root), cause, step)

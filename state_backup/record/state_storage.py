@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.undelete import undelete
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConflictError, CorruptError, NotFoundError, describe
+from foundation.errors import ConflictError, CorruptError, NotFoundError
 from state_backup.record.listing import listed
 from state_backup.record.store import new_uuid, record_store
 from state_backup.record.stored_index import read_index
@@ -69,7 +69,7 @@ class StateStorage:
         if found is None:
             cause = f"it has blobs, but {self.names.record} was deleted"
             step = "Bring that blob back, or delete the folder, or choose another name for the state."
-            raise ConflictError(describe("open", f"state {self.state}", cause, step))
+            raise ConflictError("open", f"state {self.state}", cause, step)
         return found
 
     def read_index(self, record: CheckpointRecord, blob: str) -> SnapshotIndex | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.documents.document import FETCHES
 from foundation.disk_advice import next_step
-from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError
 from foundation.parallel import pool, results
 from state_backup.index.packs import runs
 from state_backup.local.place import set_time
@@ -101,7 +101,7 @@ class Downloader:
                 set_time(descriptor, file.metadata)
                 os.fsync(descriptor)
         except OSError as error:
-            raise ConfigurationError(describe("write", str(path), str(error), next_step(error))) from error
+            raise ConfigurationError("write", str(path), str(error), next_step(error)) from error
 
     def _check_sizes(self, file: FileIndex) -> None:
         """`CorruptError` if a blob has not the bytes that the index says, before the disk makes room for them."""
@@ -189,7 +189,7 @@ def _write(path: Path, file: FileIndex, data: memoryview) -> None:
             set_time(descriptor, file.metadata)
             os.fsync(descriptor)
     except OSError as error:
-        raise ConfigurationError(describe("write", str(path), str(error), next_step(error))) from error
+        raise ConfigurationError("write", str(path), str(error), next_step(error)) from error
 
 
 def _verify(descriptor: int, path: Path, file: FileIndex) -> None:
@@ -203,10 +203,10 @@ def _verify(descriptor: int, path: Path, file: FileIndex) -> None:
 
 def _corrupt(file: FileIndex, cause: str) -> CorruptError:
     blobs = ", ".join(blob.blob_id for blob in file.blobs)
-    return CorruptError(describe("restore", f"file {file.name} from {blobs}", cause, "Restore an older checkpoint."))
+    return CorruptError("restore", f"file {file.name} from {blobs}", cause, "Restore an older checkpoint.")
 
 
 def _corrupt_run(run: PackRange[Path], damaged: list[str]) -> CorruptError:
     names = ", ".join(damaged[:_NAMED]) + (f" and {len(damaged) - _NAMED} more" if damaged[_NAMED:] else "")
     cause = f"the bytes of {names} have another checksum, or are not there"
-    return CorruptError(describe("restore", f"files from pack {run.pack}", cause, "Restore an older checkpoint."))
+    return CorruptError("restore", f"files from pack {run.pack}", cause, "Restore an older checkpoint.")

@@ -28,7 +28,6 @@ from foundation.errors import (
     CorruptError,
     NotFoundError,
     TransientError,
-    describe,
 )
 from foundation.host_locks import LOCK_TIMEOUT
 from foundation.report import ProgressCallbacks
@@ -187,7 +186,7 @@ def _run(attempts: _Attempts) -> RestoreResult:
             return attempts.run()
     except OSError as error:
         step = next_step(error)
-        raise ConfigurationError(describe("restore", f"state {attempts.names.state}", str(error), step)) from error
+        raise ConfigurationError("restore", f"state {attempts.names.state}", str(error), step) from error
 
 
 @dataclass
@@ -240,7 +239,7 @@ class _Attempts:
             else:
                 return self._restored(chosen, assembled)
         cause = "its checkpoints were dropped by newer ones faster than they could be read"
-        raise ConflictError(describe("restore", f"state {self.names.state}", cause, "Keep more checkpoints (`keep`)."))
+        raise ConflictError("restore", f"state {self.names.state}", cause, "Keep more checkpoints (`keep`).")
 
     def _restored(self, chosen: Checkpoint, assembled: AssemblyResult) -> RestoreResult:
         for name, number in (
@@ -289,7 +288,7 @@ class _Attempts:
             if found
             else "Check the name; a new state has none."
         )
-        return NotFoundError(describe("restore", f"state {self.names.state}", cause + lost, step))
+        return NotFoundError("restore", f"state {self.names.state}", cause + lost, step)
 
     def _note_missing_stores(self, newer: Checkpoint) -> None:
         missing = sorted(set(self.targets) - set(newer.indexes))
@@ -311,7 +310,7 @@ class _Attempts:
             cause = f"it has blobs, but its record {self.names.record} was deleted"
             why = f", and cannot be undeleted ({refused})" if refused else ""
             step = "Bring that blob back, from a soft-deleted or earlier version, and run it again."
-            raise NotFoundError(describe("restore", f"state {self.names.state}", cause + why, step))
+            raise NotFoundError("restore", f"state {self.names.state}", cause + why, step)
         return ()
 
     def _undelete(self, chosen: Checkpoint, error: AzureBlobError) -> bool:
@@ -329,13 +328,13 @@ class _Attempts:
 
     def _give_up(self, chosen: Checkpoint, error: AzureBlobError) -> None:
         """Pass a checkpoint over whose blobs are gone or damaged. One that was asked for is an error."""
-        cause = _cause(error)
+        cause = error.failure
         if self.checkpoint_id is None:
             self._pass_over(chosen, cause, "is not whole")
         elif isinstance(error, NotFoundError):
             step = "Restore an older checkpoint, or bring back what is lost: `verify` lists it."
             name = f"checkpoint {chosen.id} of state {self.names.state}"
-            raise NotFoundError(describe("restore", name, cause, step)) from error
+            raise NotFoundError("restore", name, cause, step) from error
         else:
             raise error
 
@@ -346,14 +345,9 @@ class _Attempts:
         self.transfer.metrics.count("checkpointsPassedOver")
 
 
-def _cause(error: AzureBlobError) -> str:
-    """Without the next step of the request that has failed: its name is right."""
-    return str(error).removesuffix(" Check the name.")
-
-
 def _check_new(directory: Path) -> None:
     if os.path.lexists(directory):
-        raise ConfigurationError(describe("make", str(directory), "it exists", "Give a new directory."))
+        raise ConfigurationError("make", str(directory), "it exists", "Give a new directory.")
 
 
 def _resolved(stores: Mapping[str, Path | str]) -> dict[str, Path]:
@@ -372,13 +366,13 @@ def _directory(path: Path) -> Path:
         file = resolved.exists() and not resolved.is_dir()
         mounted = mount_at_or_below(resolved)
     except (OSError, RuntimeError) as error:  # Python before 3.13 reports a circle of links so
-        raise ConfigurationError(describe("restore", str(path), str(error), "Check the path.")) from error
+        raise ConfigurationError("restore", str(path), str(error), "Check the path.") from error
     if file:
-        raise ConfigurationError(describe("restore", str(path), "it is no directory", "Remove it, or check the path."))
+        raise ConfigurationError("restore", str(path), "it is no directory", "Remove it, or check the path.")
     if mounted is not None:
         name = "it" if mounted == resolved else str(mounted)
         cause = f"{name} is a mount point, which cannot be replaced by another directory"
-        raise ConfigurationError(describe("restore", str(path), cause, next_step(OSError(errno.EBUSY, ""))))
+        raise ConfigurationError("restore", str(path), cause, next_step(OSError(errno.EBUSY, "")))
     return resolved
 
 
@@ -387,9 +381,9 @@ def _check_apart(stores: Mapping[str, Path]) -> None:
     for directory in stores.values():
         if directory.name.endswith(place.RESERVED):
             cause = f"names that end in {', '.join(place.RESERVED)} are those of directories at work"
-            raise ConfigurationError(describe("restore", str(directory), cause, "Give a directory with another name."))
+            raise ConfigurationError("restore", str(directory), cause, "Give a directory with another name.")
     paths = sorted(directory.absolute() for directory in stores.values())
     for outer, inner in pairwise(paths):
         if inner.is_relative_to(outer):
             cause = f"{inner} and {outer} are not apart"
-            raise ConfigurationError(describe("restore", "stores", cause, "Give each store a directory of its own."))
+            raise ConfigurationError("restore", "stores", cause, "Give each store a directory of its own.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from azure_account.documents.document import FETCHES
 from azure_account.location import Location
 from foundation.arguments import Count, checked
-from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import concurrent_map
 from foundation.report import ProgressCallbacks
 from state_backup.index.checkpoint_id import CheckpointId
@@ -103,7 +103,7 @@ def verify(
     if checkpoint_id is not None and not chosen:
         have = ", ".join(str(each.id) for each in record.checkpoints) or "none"
         cause = f"it has no checkpoint {checkpoint_id}; there are: {have}"
-        raise NotFoundError(describe("verify", f"state {names.state}", cause, "Choose one of these."))
+        raise NotFoundError("verify", f"state {names.state}", cause, "Choose one of these.")
     looked = _CheckpointAudit(container, names, record, threads)
     if deep:
         looked.download(chosen, report)
@@ -118,7 +118,7 @@ def _read(container: BlobContainer, names: StateNames) -> CheckpointRecord:
     stored = record_store(container, names).read()
     if stored is None:
         step = "Check the name; `ls` shows the states. A restore undeletes a deleted record."
-        raise NotFoundError(describe("verify", f"state {names.state}", "it has no checkpoint record", step))
+        raise NotFoundError("verify", f"state {names.state}", "it has no checkpoint record", step)
     return stored.document
 
 

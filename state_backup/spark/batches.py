@@ -15,7 +15,7 @@ from pathlib import Path
 
 from azure_account.location import Location
 from foundation.arguments import Epoch, Natural, checked
-from foundation.errors import ConfigurationError, CorruptError, describe
+from foundation.errors import ConfigurationError, CorruptError
 from state_backup.backup.keeping import Kept
 from state_backup.backup.settings import WriterSettings
 from state_backup.spark.location import local_path
@@ -48,7 +48,7 @@ def back_up_batch(
     if query is None:
         cause = "it is no checkpoint of a query that runs on this machine"
         step = "Give the query's checkpointLocation, on a disk of the driver."
-        raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
+        raise ConfigurationError("back up checkpoint", str(location), cause, step)
     check_state_is_here(location)
     settings = WriterSettings(epoch=epoch, keep=keep, ttl=False, inline_bytes=_INLINE_BYTES)
     writer = resumed_writer(where, location, settings) or open_for_query(where, location, query, settings, batch)
@@ -77,7 +77,7 @@ def check_state_is_here(location: Path) -> None:
                 "On a cluster give a checkpointLocation that all machines share (abfss:// and the like, which needs no "
                 "backup), or run the query on one machine (master local[*])."
             )
-            raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
+            raise ConfigurationError("back up checkpoint", str(location), cause, step)
 
 
 def _partitions(metadata: Path) -> int:
@@ -87,4 +87,4 @@ def _partitions(metadata: Path) -> int:
         return max((int(store["numPartitions"]) for store in fields["stateStoreInfo"]), default=0)
     except (ValueError, KeyError, TypeError) as error:
         step = "Restore the checkpoint (`restore_checkpoint`)."
-        raise CorruptError(describe("read", str(metadata), f"{error!r}", step)) from error
+        raise CorruptError("read", str(metadata), f"{error!r}", step) from error

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from azure_account.location import Location
 from foundation.arguments import Count, Seconds, Wait, checked
 from foundation.clock import SYSTEM_CLOCK, Clock
-from foundation.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError, describe
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
 from state_backup.backup.settings import WriterSettings
 from state_backup.record.location import open_location
 from state_backup.record.state_storage import StateStorage
@@ -109,7 +109,7 @@ def restore_checkpoint(
     if stored is None or stored.document.newest is None:
         if required:
             step = "Check the names of container and state; leave out `required` at the first start of the query."
-            raise NotFoundError(describe("restore checkpoint", str(location), f"state {where} has no backup", step))
+            raise NotFoundError("restore checkpoint", str(location), f"state {where} has no backup", step)
         return RestoredCheckpoint(newest_batch(location), _query_of(location), None)
     local, torn = whole_batch(location)
     newest, *older = stored.document.checkpoints
@@ -150,7 +150,7 @@ def _check_torn(location: Path, local: int | None, backup: QueryPosition, torn: 
         names = ", ".join(torn)
         cause = f"{names} is torn, as after a loss of power; batch {local} is whole, the backup has {backup.batch}"
         step = f"Delete {names}, to go on after batch {local}; or go on after the backup (`discard_newer=True`)."
-        raise ConflictError(describe("restore checkpoint", str(location), cause, step))
+        raise ConflictError("restore checkpoint", str(location), cause, step)
 
 
 def _check_not_newer(location: Path, local: int | None, backup: QueryPosition) -> None:
@@ -158,10 +158,10 @@ def _check_not_newer(location: Path, local: int | None, backup: QueryPosition) -
     step = "Choose another directory; or discard what is there (`discard_newer=True`)."
     if location.is_dir() and any(location.iterdir()) and (found := _query_of(location)) != backup.query:
         cause = f"it is {_kind(found)}, the backup is of query {backup.query}"
-        raise ConflictError(describe("restore checkpoint", str(location), cause, step))
+        raise ConflictError("restore checkpoint", str(location), cause, step)
     if local is not None and local > backup.batch and not openings_of(location):
         cause = f"it has batch {local}, the backup has batch {backup.batch}"
-        raise ConflictError(describe("restore checkpoint", str(location), cause, step))
+        raise ConflictError("restore checkpoint", str(location), cause, step)
 
 
 def _query_of(location: Path) -> str | None:
@@ -210,7 +210,7 @@ def back_up_checkpoint(
     if query_id(location) != str(query.id):
         cause = f"it has a checkpoint of query {query_id(location) or 'none'}, this is query {query.id}"
         step = "Give the checkpointLocation of the query."
-        raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
+        raise ConfigurationError("back up checkpoint", str(location), cause, step)
     writer = open_for_query(where, location, str(query.id), settings.writer)
     batch = None if writer.newest is None else QueryPosition.of(writer.newest, names.state).batch
     return CheckpointBackup(query, writer, location, settings, batch)
@@ -354,7 +354,7 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
             what = "nothing is there" if not self._location.exists() else f"it is {_kind(found)}"
             cause = f"{what}: it is not the checkpoint of query {self._query.id} any more"
             step = "See that its disk is mounted. `restore_checkpoint` gives it back when the query has ended."
-            raise ConflictError(describe("back up checkpoint", str(self._location), cause, step))
+            raise ConflictError("back up checkpoint", str(self._location), cause, step)
 
     def _back_up_newest(self) -> None:
         with snapshot_of(self._location, self._settings.retained) as (snapshot, batch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from foundation.arguments import checked
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 
 
 @checked
@@ -15,7 +15,7 @@ def local_path(location: str | Path) -> Path:
     if "://" in text or not text:
         cause = "it is not on a local disk"
         step = "Checkpoints on abfss:// and the like need no backup: they survive the machine."
-        raise ConfigurationError(describe("back up checkpoint", str(location), cause, step))
+        raise ConfigurationError("back up checkpoint", str(location), cause, step)
     return Path(text.removeprefix("file:")).absolute()
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from state_backup.record.record import Checkpoint
@@ -39,4 +39,4 @@ class QueryPosition:
         step = (
             f"Give the state of the query; what this one has is restored by `restore`: {', '.join(checkpoint.indexes)}."
         )
-        raise ConfigurationError(describe("restore checkpoint", f"state {state}", cause, step))
+        raise ConfigurationError("restore checkpoint", f"state {state}", cause, step)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from foundation.errors import CorruptError, describe
+from foundation.errors import CorruptError
 from state_backup.local.durable import replace_bytes
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _relocate(metadata: Path, schemas: Path) -> None:
             store[_PATHS] = [_path_in(schemas, path) for path in store.get(_PATHS, ())]
     except (ValueError, KeyError, TypeError) as error:
         step = "Restore an older checkpoint."
-        raise CorruptError(describe("read", str(metadata), f"{error!r}", step)) from error
+        raise CorruptError("read", str(metadata), f"{error!r}", step) from error
     if document == json.loads(text):
         return
     changed = f"{version}\n{json.dumps(document, ensure_ascii=False, separators=(',', ':'))}"

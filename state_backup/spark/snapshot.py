@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from foundation.clock import SYSTEM_CLOCK, Clock
-from foundation.errors import ConfigurationError, ConflictError, CorruptError, describe
+from foundation.errors import ConfigurationError, ConflictError, CorruptError
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
 from state_backup.spark.location import beside
@@ -128,7 +128,7 @@ def take_snapshot(location: Path, target: Path, *, retained: int = 100, planned:
     if passed >= max(1, retained - 1):
         cause = f"{passed} batches were committed meanwhile, and Spark keeps {retained}"
         step = "Set spark.sql.streaming.minBatchesToRetain higher, or give the query a longer trigger interval."
-        raise ConflictError(describe("back up checkpoint", str(location), cause, step))
+        raise ConflictError("back up checkpoint", str(location), cause, step)
     return batch
 
 
@@ -139,7 +139,7 @@ def _check_log(location: Path, log: Path, last: int) -> None:
     missing = [entry for entry in range(compacted + 1, last + 1) if str(entry) not in names]
     if missing:
         cause = f"entry {missing[0]} of the log of source {log.name} was compacted and deleted meanwhile"
-        raise ConflictError(describe("back up checkpoint", str(location), cause, "It is tried again."))
+        raise ConflictError("back up checkpoint", str(location), cause, "It is tried again.")
 
 
 def _between(first: int, last: int, path: str) -> bool:
@@ -209,7 +209,7 @@ def _numbers(log: Path) -> list[int]:
 
 
 def _damaged(path: Path, cause: str) -> CorruptError:
-    return CorruptError(describe("read", str(path), cause, "Restore the checkpoint (`restore_checkpoint`)."))
+    return CorruptError("read", str(path), cause, "Restore the checkpoint (`restore_checkpoint`).")
 
 
 class _Copy:
@@ -251,4 +251,4 @@ class _Copy:
             target.unlink(missing_ok=True)  # Spark has deleted it: nothing that is kept needs it
         except OSError as error:
             step = "Make room, and see that the checkpoint can be read."
-            raise ConfigurationError(describe("back up checkpoint", str(source), str(error), step)) from error
+            raise ConfigurationError("back up checkpoint", str(source), str(error), step) from error

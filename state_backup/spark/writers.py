@@ -11,7 +11,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foundation.errors import ConfigurationError, ConflictError, describe
+from foundation.errors import ConfigurationError, ConflictError
 from state_backup.backup.notes import WriterNotes
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state, resume_state
@@ -55,11 +55,11 @@ def _check_same(backup: QueryPosition, query: str, planned: int | None, state: s
     if backup.query != query:
         cause = f"it has a backup of query {backup.query}, this is query {query}"
         step = "Restore that checkpoint before the query starts, or choose another state."
-        raise ConfigurationError(describe("back up checkpoint", f"state {state}", cause, step))
+        raise ConfigurationError("back up checkpoint", f"state {state}", cause, step)
     if planned is not None and backup.batch >= planned:
         cause = f"it has batch {backup.batch}, and the query runs batch {planned} only"
         step = "Restore the checkpoint (`restore_checkpoint`) before the query starts."
-        raise ConflictError(describe("back up checkpoint", f"state {state}", cause, step))
+        raise ConflictError("back up checkpoint", f"state {state}", cause, step)
 
 
 def resumed_writer(where: Location, location: Path, settings: WriterSettings) -> StateWriter | None:

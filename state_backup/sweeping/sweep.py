@@ -21,13 +21,7 @@ from typing import TYPE_CHECKING
 from azure_account.account import Done, Missing
 from azure_account.location import Location
 from foundation.arguments import Count, Wait, checked
-from foundation.errors import (
-    ConflictError,
-    CorruptError,
-    NotFoundError,
-    TransientError,
-    describe,
-)
+from foundation.errors import ConflictError, CorruptError, NotFoundError, TransientError
 from foundation.parallel import act_on_each, concurrent_map
 from state_backup.metrics import StateMetrics
 from state_backup.record.listing import listed
@@ -117,15 +111,15 @@ def _read_in_use(
         stored = records.read()
         if stored is None:
             step = "Check the name. If the record was deleted, bring it back: a restore undeletes it."
-            raise NotFoundError(describe("sweep", f"state {names.state}", "it has no checkpoint record", step))
+            raise NotFoundError("sweep", f"state {names.state}", "it has no checkpoint record", step)
         try:
             return stored, _in_use(container, stored.document)
         except (CorruptError, NotFoundError) as error:
             if records.read() == stored:
                 step = "Open the state and back it up once: that drops checkpoints whose index cannot be read."
-                raise type(error)(describe("sweep", f"state {names.state}", str(error), step)) from error
+                raise type(error)("sweep", f"state {names.state}", error.failure, step) from error
     cause = "its checkpoints were dropped by newer ones faster than they could be read"
-    raise ConflictError(describe("sweep", f"state {names.state}", cause, "Run it again."))
+    raise ConflictError("sweep", f"state {names.state}", cause, "Run it again.")
 
 
 @checked
@@ -163,7 +157,7 @@ def sweep(
     records = record_store(container, names)
     if records.write(replace(record, condemned=condemned), plan.stored) is None:
         cause = "a backup or another sweep has changed its record meanwhile"
-        raise ConflictError(describe("sweep", f"state {state}", cause, "Run it again."))
+        raise ConflictError("sweep", f"state {state}", cause, "Run it again.")
 
     def delete(blob: str) -> bool:
         gone = isinstance(container.delete(blob), Done | Missing)

@@ -11,7 +11,7 @@ from adjunct_store.versions.manifest_store import read_manifest
 from azure_account.location import Location
 from foundation.arguments import Seconds, Wait, checked
 from foundation.clock import SYSTEM_CLOCK, Clock
-from foundation.errors import TransientError, describe
+from foundation.errors import TransientError
 
 if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Manifest
@@ -88,7 +88,7 @@ def wait_until_ready(
             if outage is not None:
                 raise outage
             step = "Check that its fill runs, or wait longer. For a fill without bootstrap give bootstrapped=False."
-            raise TransientError(describe("wait for", f"store {store}", str(last), step, elapsed=elapsed))
+            raise TransientError("wait for", f"store {store}", str(last), step, elapsed=elapsed)
         clock.sleep(min(poll, timeout - elapsed))
 
 

@@ -29,7 +29,7 @@ from azure_account.location import Location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.options import source_options
 from foundation.arguments import Natural, checked
-from foundation.errors import ConfigurationError, NotFoundError, describe
+from foundation.errors import ConfigurationError, NotFoundError
 from foundation.worker_errors import own_errors
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _check_whole(ends: Iterable[Row], path: str, version: int) -> None:
         if None not in names and len(names) < count:
             cause = f"its version {version} has the ends of {len(names)} of {count} tasks in partition {partition}"
             step = "Write the ends of all tasks by one append, as run_bounded does."
-            raise ConfigurationError(describe("read data sets of", path, cause, step))
+            raise ConfigurationError("read data sets of", path, cause, step)
 
 
 def _check_kept(wanted: DataSetVersions, options: Mapping[str, str], path: str) -> None:
@@ -179,7 +179,7 @@ def _check_kept(wanted: DataSetVersions, options: Mapping[str, str], path: str) 
     if first > wanted.after + 1:
         cause = f"a vacuum has removed the versions before {first}, and the newest data set may begin before that"
         step = "Keep two data sets at least (vacuum --older-than), and write another one."
-        raise ConfigurationError(describe("read data sets of", path, cause, step))
+        raise ConfigurationError("read data sets of", path, cause, step)
 
 
 def _loaded(store: Location, source: str) -> int:

@@ -18,7 +18,7 @@ from adjunct_store.versions.transitions import Publication, continued
 from azure_account.location import Location
 from foundation.arguments import checked
 from foundation.clock import SYSTEM_CLOCK, Clock
-from foundation.errors import ConfigurationError, FencedError, NotFoundError, describe
+from foundation.errors import ConfigurationError, FencedError, NotFoundError
 from foundation.worker_errors import own_errors
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class VersionWriter:
         if nulls and self.spec.null_keys == "fail":
             cause = f"{nulls} rows have a null in a key column ({', '.join(self.spec.keys)})"
             step = 'Filter them, or leave them out by null_keys="skip". Nothing was published.'
-            raise ConfigurationError(describe("fill", f"store {self.location}", cause, step))
+            raise ConfigurationError("fill", f"store {self.location}", cause, step)
         entries, size, tombstones = (
             sum(getattr(each, name) for each in reports) + (0 if base is None else getattr(base, name))
             for name in ("entries", "bytes", "tombstones")
@@ -204,7 +204,7 @@ def _older_checkpoint(store: Location, batch: int, published: int) -> Configurat
     cause = f"batch {batch} comes, and batch {published} was published: the query's checkpoint is an older copy"
     step = f"Bring back the checkpoint of batch {published}. If it is lost, start once with rebuild=True, and a new"
     step += " checkpoint that begins with all rows of the source. Nothing was changed."
-    return ConfigurationError(describe("fill", f"store {store.path}", cause, step))
+    return ConfigurationError("fill", f"store {store.path}", cause, step)
 
 
 def check_schema(store: Location, schema: StoreSchema, source: str, *, adds: bool) -> None:
@@ -221,7 +221,7 @@ def _check_same(store: Location, stored: Mapping[str, Any], given: Mapping[str, 
             cause = f"its {part} are {_text(stored[part])}, those of this fill are {_text(given[part])}"
             change = f"Give partitions={stored[part]}" if part == "partitions" else "Cast or rename the columns"
             step = f"{change}, or build the store again from its whole source (rebuild=True)."
-            raise ConfigurationError(describe("fill", f"store {store.path}", cause, step))
+            raise ConfigurationError("fill", f"store {store.path}", cause, step)
 
 
 def _text(part: Any) -> str:

@@ -26,7 +26,7 @@ from adjunct_store.spark.filling.changes import KEY, ORDER, PARTITION, TIE, VALU
 from adjunct_store.versions.names import StoreNames
 from arrow_avro import first_not_utf8, retyped, well_formed
 from azure_account.location import Location
-from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.worker_modules import keep_modules
 from state_backup import LEAST_KEPT, TaskIdentity, WriterHandover, WriterSettings, open_state, restore
 
@@ -178,7 +178,7 @@ class PartitionWriter:
         if base and base not in found:
             step = "See that no other fill has the store; otherwise rebuild the store (rebuild=True)."
             cause = f"checkpoint {base}, from which the batch begins, is gone"
-            raise NotFoundError(describe("write", f"partition {partition} of {self.location}", cause, step))
+            raise NotFoundError("write", f"partition {partition} of {self.location}", cause, step)
         return found.get(base, {})
 
 
@@ -238,7 +238,7 @@ class KeyedRows:
         if strangers:
             cause = f"its task has {strangers} rows of other partitions"
             step = "Report this: Spark and the store do not distribute rows alike."
-            raise CorruptError(describe("write", f"partition {self._partition}", cause, step))
+            raise CorruptError("write", f"partition {self._partition}", cause, step)
         names, columns = list(self._schema.keys.names), []
         for place, field in enumerate(self._schema.keys):
             columns.append(_key(batch.column(key_column(place)).cast(field.type), field))

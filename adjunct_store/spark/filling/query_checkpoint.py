@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,7 +71,7 @@ class CheckpointFolder:
             self.path = self._spelling(location)
         except Py4JJavaError as error:
             step = "Give a folder on a file system that Spark can reach. Nothing was changed."
-            raise ConfigurationError(describe("open", f"checkpoint {location}", java_cause(error), step)) from error
+            raise ConfigurationError("open", f"checkpoint {location}", java_cause(error), step) from error
 
     def source(self, known: Iterable[str]) -> str:
         """The source that is named after this folder: as it is known, if that has another spelling of the folder."""

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from adjunct_store.spark.filling.query_checkpoint import java_cause
 from foundation.clock import SYSTEM_CLOCK, Clock
-from foundation.errors import ConfigurationError, ConflictError, describe
+from foundation.errors import ConfigurationError, ConflictError
 from foundation.worker_errors import own_error
 
 if TYPE_CHECKING:
@@ -121,4 +121,4 @@ def refusal(store: str, error: Exception) -> ConfigurationError:
     if isinstance(error, PySparkException) and "OUTPUT_MODE" in str(error):
         step = 'Give output_mode="update" or "complete", or the stream a watermark.'
     text = f"{step} The store is as it was, and so is a fill that has it."
-    return ConfigurationError(describe("start", f"the fill of store {store}", f"Spark refuses it: {cause}", text))
+    return ConfigurationError("start", f"the fill of store {store}", f"Spark refuses it: {cause}", text)

@@ -15,7 +15,7 @@ from adjunct_store.spark.filling.fill import VersionWriter
 from adjunct_store.spark.filling.starting import BatchGate, refusal
 from adjunct_store.versions.manifest import VisibleFrom
 from adjunct_store.versions.opening import FillRequirements
-from foundation.errors import ConfigurationError, describe
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +85,7 @@ class StreamPlan:
             step = "Bring back the checkpoint with which the store was filled, or give its folder."
             step += " If it is lost, start once with rebuild=True, which needs all rows of the source."
             checkpoint = f"store {self.store.path} with checkpoint {self.checkpoint.path}"
-            raise ConfigurationError(describe("fill", checkpoint, misfit, f"{step} Nothing was changed."))
+            raise ConfigurationError("fill", checkpoint, misfit, f"{step} Nothing was changed.")
 
     def start_first(self, opening: TakeoverPlan) -> tuple[StreamingQuery, BatchGate]:
         """Start the query of a generation that is not taken over yet. `ConfigurationError` if Spark refuses it."""

@@ -16,7 +16,7 @@ from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.pins import release
 from azure_account.location import Location
 from foundation.arguments import checked
-from foundation.errors import ConfigurationError, NotFoundError, describe
+from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from adjunct_store.spark.reading.batch_pins import PinHold
@@ -104,5 +104,5 @@ def _planned(store: Location, version: int | None) -> tuple[Version, StoreSchema
         step = "Fill it, and call wait_until_ready before the query starts."
         if version is not None:
             step = "Give one of these, or leave `version` out for the newest one."
-        raise NotFoundError(describe("read", f"store {store}", f"it has {wanted}; its versions are {have}", step))
+        raise NotFoundError("read", f"store {store}", f"it has {wanted}; its versions are {have}", step)
     return found, StoreSchema.from_json(generation.schema)

@@ -25,7 +25,7 @@ from adjunct_store.metrics import StoreMetrics
 from adjunct_store.versions.pins import Pinning, ReaderId, reader_of
 from adjunct_store.view import Form, View, open_view
 from foundation.clock import SYSTEM_CLOCK, Clock
-from foundation.errors import ConfigurationError, CorruptError, NotFoundError, describe
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.worker_modules import keep_modules
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class StoreReadSpec:
             step = "Start its fill first, and the query after wait_until_ready."
             if self.version is not None:
                 step = "Give the number of a version that it has, or leave `version` out for the newest one."
-            raise NotFoundError(describe("read", f"store {self.location}", str(error), step)) from error
+            raise NotFoundError("read", f"store {self.location}", error.failure, step) from error
         if pinning.is_new:  # no row waits for it
             threading.Thread(target=pinning.delete_older, name="adjunct-store-pins", daemon=True).start()
         _pins[key] = _CachedPin(*found, clock.monotonic() + _PIN_SECONDS)
@@ -109,7 +109,7 @@ class StoreReadSpec:
                 "In a batch job give streaming=False to lookup or task_reader. A thread that foreachBatch starts "
                 "must be a pyspark.InheritableThread: others do not know the batch."
             )
-            raise ConfigurationError(describe("read", f"store {self.location}", cause, step))
+            raise ConfigurationError("read", f"store {self.location}", cause, step)
         if self.version is not None:  # one pin for all batches: a new one could only be of a version that serves
             return reader_of(query, self.version), 0
         return query, int(batch)
