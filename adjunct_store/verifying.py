@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from adjunct_store.versions.manifest import Manifest, Version
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 _STATES_AT_ONCE = 4
 _Place: TypeAlias = "tuple[int, int]"

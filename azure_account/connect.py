@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from azure_account.account import StorageAccount
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings
-from azure_account.retrying.account import RetryingAccount
 from azure_account.retrying.retry_loop import RetryLoop
 from foundation.arguments import Options, checked
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from azure_account.service import TableService
 
 # The process id is part of the key: a forked process must not use connections and locks of its parent.
-_accounts: dict[tuple[int, AccountSettings], RetryingAccount] = {}
+_accounts: dict[tuple[int, AccountSettings], StorageAccount] = {}
 _lock = threading.Lock()
 _lock_owner = os.getpid()
 
@@ -59,7 +58,7 @@ def _own_lock() -> threading.Lock:
     return _lock
 
 
-def _new_account(settings: AccountSettings) -> RetryingAccount:
+def _new_account(settings: AccountSettings) -> StorageAccount:
     from azure_account.sdk.blobs import AzureBlobs  # noqa: PLC0415 - takes half a second to import
 
     tables: list[TableService] = []
@@ -73,4 +72,4 @@ def _new_account(settings: AccountSettings) -> RetryingAccount:
                 tables.append(AzureTables(settings))
             return tables[0]
 
-    return RetryingAccount(AzureBlobs(settings), table_service, RetryLoop(settings.retry))
+    return StorageAccount(AzureBlobs(settings), table_service, RetryLoop(settings.retry))

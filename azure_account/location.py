@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from azure_account.account import BlobContainer, StorageAccount
+from azure_account.account import StorageAccount
 from azure_account.address import Address, parse_address
 from azure_account.connect import connect
+from azure_account.container import BlobContainer
 from azure_account.names import check_container
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from azure_account.account import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
+from azure_account.values import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
 from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from azure_account.account import BlobAttributes, Bytes, Entity
+    from azure_account.values import BlobAttributes, Bytes, Entity
 
 MAX_STAGED_BLOCKS = 100_000
 MAX_PUT_BYTES = 5000 * 1024 * 1024

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 logger = logging.getLogger("azure_account")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from azure_account.account import Conflict, Done, Missing, Unknown
+from azure_account.values import Conflict, Done, Missing, Unknown
 from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:

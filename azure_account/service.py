@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from azure_account.account import BlobAttributes, BlobContent, BlobProperties, Bytes, Condition, Entity
+    from azure_account.values import BlobAttributes, BlobContent, BlobProperties, Bytes, Condition, Entity
 
 T = TypeVar("T")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from azure_account.account import Done
+from azure_account.values import Done
 from foundation.errors import AzureBlobError, ConfigurationError
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 logger = logging.getLogger("azure_account")
 

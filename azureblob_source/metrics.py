@@ -15,7 +15,7 @@ from foundation.meters import Meters, Table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.log.entry import BlobEntry
     from foundation.errors import CorruptError
 

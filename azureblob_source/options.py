@@ -17,7 +17,6 @@ from arrow_avro import (
     MAX_DEPTH,
     RECURSIVE_FIELD_MAX_DEPTH,
 )
-from azure_account.account import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
 from azure_account.names import TIERS
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.option_table import (
@@ -34,6 +33,7 @@ from azure_account.options.option_table import (
     text,
     text_list,
 )
+from azure_account.values import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
 from azureblob_source.foreign_options import HINTS
 from azureblob_source.spark_options import OWN
 

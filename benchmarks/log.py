@@ -28,7 +28,7 @@ from tools.azurite import running_azurite
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
     Search = Callable[[], object]
 

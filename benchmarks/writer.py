@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from azure_account import BlobContainer
-    from azure_account.account import Bytes
+    from azure_account.values import Bytes
     from azureblob_source.write.staged_task import StagedTask
     from tools.azurite import Azurite
 

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Entity, Missing, Unknown
 from azure_account.readback import request_and_read_back
+from azure_account.values import IF_ABSENT, Condition, Conflict, Done, Entity, Missing, Unknown
 from coordination.names import checkpoint_key
 from foundation.arguments import Epoch, checked
 from foundation.errors import ConfigurationError, CorruptError, FencedError, TransientError
 
 if TYPE_CHECKING:
-    from azure_account.account import Table
     from azure_account.readback import Doubtful
+    from azure_account.table import Table
     from foundation.errors import AzureBlobError
 
 _PARTITION = "task"

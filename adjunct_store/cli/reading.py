@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from adjunct_store.versions.manifest import Generation, Manifest, Version
-    from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.container import BlobContainer
+    from azure_account.values import BlobProperties
 
 _REQUESTS_AT_ONCE = 16
 

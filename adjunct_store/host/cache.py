@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from adjunct_store.host.folders import PartitionFolder
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from foundation.clock import Clock
     from foundation.host_locks import Lock
 

@@ -32,7 +32,7 @@ from foundation.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 LOCK, WORK, VERIFIED = "lock", "work", "verified"
 _STORE = re.compile("[0-9a-f]{24}")

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adjunct_store.versions.pin import counts, from_json
-from azure_account.account import Condition, Done, Missing
+from azure_account.values import Condition, Done, Missing
 from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import act_on_each, concurrent_map
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from adjunct_store.versions.manifest import Manifest
     from adjunct_store.versions.names import StoreNames
-    from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.container import BlobContainer
+    from azure_account.values import BlobProperties
     from foundation.clock import Clock
 
 logger = logging.getLogger("adjunct_store")

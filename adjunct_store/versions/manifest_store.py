@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Generation, Version
     from adjunct_store.versions.opening import FillRequirements, TakeoverPlan
     from adjunct_store.versions.transitions import Publication
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.documents.document import Stored
     from azure_account.documents.owner import DocumentOwner
     from azure_account.location import Location

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adjunct_store.versions.manifest import Generation, Version
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from foundation.clock import Clock
 
 

@@ -38,8 +38,8 @@ from adjunct_store.versions import manifest as manifest_json
 from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.names import StoreNames
 from adjunct_store.versions.pin import SHARED, Pin, PinAction, next_step
-from azure_account.account import Condition
 from azure_account.documents.document import DocumentBlob
+from azure_account.values import Condition
 from foundation.errors import AzureBlobError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from adjunct_store.versions.manifest import Generation, Manifest, Version
     from adjunct_store.versions.pin import PinStep
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.documents.document import Stored
 
 logger = logging.getLogger("adjunct_store")

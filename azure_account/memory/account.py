@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from azure_account.account import StorageAccount
 from azure_account.memory.service import MemoryService
-from azure_account.retrying.account import RetryingAccount
 from azure_account.retrying.policy import RetryPolicy
 from azure_account.retrying.retry_loop import Intercept, RetryLoop
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from foundation.clock import Clock
 
 
-class MemoryAccount(RetryingAccount):
+class MemoryAccount(StorageAccount):
     """A `StorageAccount` in memory, whose state is `service`.
 
     Another account with the same service acts as another process (see `restarted`). Unless another clock is given, only

@@ -13,19 +13,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from azure_account.account import NO_ATTRIBUTES, STAGED_SECONDS, BlobAttributes, BlobContent, BlobProperties
 from azure_account.memory import leases
 from azure_account.memory.deleted import DeletedBlobs
 from azure_account.memory.tables import MemoryTables
 from azure_account.names import MAX_STAGED_BLOCKS
 from azure_account.service import Absent, ConditionFailed, Page
+from azure_account.values import NO_ATTRIBUTES, STAGED_SECONDS, BlobAttributes, BlobContent, BlobProperties
 from foundation.clock import Clock, ManualClock
 from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from azure_account.account import Bytes, Condition
+    from azure_account.values import Bytes, Condition
 
 
 # The most that one answer of Azure has.

@@ -12,7 +12,7 @@ from foundation.errors import NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import Entity
+    from azure_account.values import Entity
     from foundation.clock import Clock
 
 # The most that one answer of Azure has.

@@ -19,16 +19,16 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from azure_account.account import Conflict, Done, Missing, Unknown
 from azure_account.retrying.policy import RetryPolicy
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
+from azure_account.values import Conflict, Done, Missing, Unknown
 from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import AzureBlobError, ConflictError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import Outcome
+    from azure_account.values import Outcome
 
 logger = logging.getLogger("azure_account")
 

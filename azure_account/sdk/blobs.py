@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContentSettings, StandardBlobTier
 
-from azure_account.account import BlobContent, BlobProperties
+from azure_account.container import READ_CHUNK_BYTES
 from azure_account.names import MAX_PUT_BYTES
-from azure_account.retrying.container import READ_CHUNK_BYTES
 from azure_account.sdk.conditions import of_condition, of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import PastTheEnd, RequestContext, one_attempt
 from azure_account.sdk.transport import NO_ETAG, AnswerDate, quiet_logs, transport
 from azure_account.service import Page
+from azure_account.values import BlobContent, BlobProperties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from azure.storage.blob import BlobClient
     from azure.storage.blob import BlobProperties as SdkProperties
 
-    from azure_account.account import BlobAttributes, Bytes, Condition
     from azure_account.options.settings import AccountSettings
+    from azure_account.values import BlobAttributes, Bytes, Condition
 
 PAGE_BLOBS = 5000
 _BLOB_CLIENTS = 256

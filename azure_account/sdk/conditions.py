@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from azure.core import MatchConditions
 
 if TYPE_CHECKING:
-    from azure_account.account import Condition
+    from azure_account.values import Condition
 
 
 def of_condition(condition: Condition) -> dict[str, Any]:

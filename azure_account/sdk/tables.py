@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from azure.data.tables import EdmType, EntityProperty, TableClient, UpdateMode
 
-from azure_account.account import Entity
 from azure_account.sdk.conditions import of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import RequestContext, no_place, one_attempt
 from azure_account.sdk.transport import NO_ETAG, AnswerDate, quiet_logs, transport
 from azure_account.service import Absent, Page
+from azure_account.values import Entity
 from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from requests.utils import get_environ_proxies
 from urllib3.util import Retry
 
-from azure_account.retrying.container import READ_CHUNK_BYTES
+from azure_account.container import READ_CHUNK_BYTES
 from azure_account.retrying.policy import http_date
 from azure_account.sdk.attempt_limit import LimitedAdapter
 

@@ -56,8 +56,8 @@ from foundation.errors import ConfigurationError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from azure_account.account import BlobContainer
     from azure_account.cli.shell import CommandContext
+    from azure_account.container import BlobContainer
     from azureblob_source.maintenance.tailing import Rows
 
 _POLL_SECONDS = 1.0

@@ -16,16 +16,16 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from azure_account.account import BlobAttributes
 from azure_account.documents.document import DocumentBlob
 from azure_account.documents.form import check_version, damaged
+from azure_account.values import BlobAttributes
 from azureblob_source.log.naming import boundary_name
 from foundation.errors import ConfigurationError, ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 FORMAT_VERSION = 1
 

@@ -20,8 +20,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from azure_account.account import IF_ABSENT, Condition, Conflict, Done
 from azure_account.readback import ATTEMPTS, request_and_read_back
+from azure_account.values import IF_ABSENT, Condition, Conflict, Done
 from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.folder import check_no_files
@@ -32,7 +32,7 @@ from foundation.errors import AzureBlobError, ConfigurationError, ConflictError,
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
     from azureblob_source.log.boundary import Boundary
     from foundation.clock import Clock

@@ -11,8 +11,8 @@ from dataclasses import asdict, astuple, dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from azure_account.account import NO_ATTRIBUTES, BlobAttributes
 from azure_account.documents.form import check_version, damaged, needs_newer_release
+from azure_account.values import NO_ATTRIBUTES, BlobAttributes
 from azureblob_source.log.naming import block_id, is_batch_log, log_stream, may_be_data
 from foundation.errors import ConfigurationError, CorruptError
 

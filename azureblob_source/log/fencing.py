@@ -9,7 +9,7 @@ from foundation.errors import FencedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobAttributes
+    from azure_account.values import BlobAttributes
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.log.publish import Publisher

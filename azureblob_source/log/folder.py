@@ -16,7 +16,7 @@ from foundation.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from azure_account.account import BlobProperties
+    from azure_account.values import BlobProperties
 
 
 def is_visible(blob: BlobProperties, levels: Iterable[str]) -> bool:

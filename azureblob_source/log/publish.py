@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from azure_account.account import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
 from azure_account.readback import ATTEMPTS, request_and_read_back
+from azure_account.values import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.log.naming import attempt_of_blocks, probe_name
 from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, TransientError
@@ -27,8 +27,9 @@ from foundation.parallel import Item, Result, concurrent_map
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from azure_account.account import BlobContainer, BlobProperties, Outcome
+    from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
+    from azure_account.values import BlobProperties, Outcome
     from azureblob_source.log.entry import BlobEntry, LogEntry, Removal
 
 Admit: TypeAlias = "Callable[[str, LogEntry | None, Iterable[str]], None]"

@@ -18,7 +18,7 @@ from azureblob_source.log.naming import has_suffix
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from azure_account.account import BlobProperties
+    from azure_account.values import BlobProperties
     from azureblob_source.log.entry import BlobEntry, LogEntry
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from azure_account.account import BlobAttributes
+    from azure_account.values import BlobAttributes
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from azureblob_source.read.blobs import name_time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.container import BlobContainer
+    from azure_account.values import BlobProperties
 
 
 @dataclass(frozen=True)

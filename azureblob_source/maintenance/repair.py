@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azure_account.account import Condition, Done
+from azure_account.values import Condition, Done
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import DISCARDED, attempt_of
 from azureblob_source.log.folder import strangers
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.container import BlobContainer
+    from azure_account.values import BlobProperties
     from azureblob_source.log.entry import BlobEntry, Draft, LogEntry
     from azureblob_source.log.publish import Publisher
 

@@ -20,7 +20,7 @@ from foundation.errors import NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.log.entry import Draft, LogEntry, Transaction
     from azureblob_source.log.publish import Publisher
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from azure_account.account import Condition, Done, Missing
 from azure_account.readback import ATTEMPTS, request_and_read_back
+from azure_account.values import Condition, Done, Missing
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import attempt_of
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from azure_account.account import BlobContainer, Outcome
+    from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
+    from azure_account.values import Outcome
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
 

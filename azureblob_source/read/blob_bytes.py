@@ -9,7 +9,8 @@ from foundation.errors import ConflictError, CorruptError, NotFoundError
 
 if TYPE_CHECKING:
     from arrow_avro import Source
-    from azure_account.account import BlobContainer, BlobContent
+    from azure_account.container import BlobContainer
+    from azure_account.values import BlobContent
     from azureblob_source.read.blobs import StreamBlob
 
 FIRST_REQUEST = 1 << 14

@@ -12,7 +12,7 @@ from azureblob_source.log.folder import visible_blobs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from azure_account.account import BlobProperties
+    from azure_account.values import BlobProperties
     from azureblob_source.log.entry import BlobEntry, LogEntry
 
 Between: TypeAlias = "tuple[int | None, int | None]"

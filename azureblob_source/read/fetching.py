@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
 
-    from azure_account.account import BlobContent
+    from azure_account.values import BlobContent
     from azureblob_source.read.blob_bytes import RangeReader
     from azureblob_source.read.blobs import StreamBlob
 

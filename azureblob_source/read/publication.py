@@ -12,7 +12,7 @@ from foundation.parallel import concurrent_map
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.log.entry import BlobEntry
     from foundation.clock import Clock
 

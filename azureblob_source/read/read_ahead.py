@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.read.fetching import Range, RangeQueue
     from azureblob_source.read.splits import Split
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from arrow_avro import AvroSchema
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.log.stream_notes import LogFacts
     from azureblob_source.read.blobs import StreamBlob
     from azureblob_source.read.filters import ColumnFilter

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from arrow_avro import AvroBlock, AvroSchema, FileHeader
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.read.read_ahead import SplitBytes
     from azureblob_source.read.splits import Split
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from azure_account.account import IF_ABSENT, Conflict
 from azure_account.readback import ATTEMPTS, request_and_read_back
+from azure_account.values import IF_ABSENT, Conflict
 from azureblob_source.log.commit import (
     commit_and_publish,
     commit_batch_entry,
@@ -42,7 +42,7 @@ from foundation.parallel import Result, concurrent_map
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import AnyEntry, BlobEntry, Operation

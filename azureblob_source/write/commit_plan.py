@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobAttributes
     from azure_account.address import Address
     from azure_account.options.settings import AccountSettings
+    from azure_account.values import BlobAttributes
     from azureblob_source.log.entry import Transaction
     from azureblob_source.log.stream_notes import LogFacts
 

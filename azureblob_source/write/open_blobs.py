@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 import arrow_avro
-from azure_account.account import BLOCKS_OF_A_BLOB
+from azure_account.values import BLOCKS_OF_A_BLOB
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.log.naming import blob_name, block_id
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import arrow_avro
-from azure_account.account import BlobAttributes
 from azure_account.address import parse_address
 from azure_account.names import check_attributes
 from azure_account.options.settings import AccountSettings, account_settings
+from azure_account.values import BlobAttributes
 from azureblob_source.address import stream_address
 from azureblob_source.log.entry import ATTEMPT, Transaction
 from azureblob_source.options import ADD_COLUMNS, AT_LEAST_ONCE, DYNAMIC, FIXED, OF_READS, STATIC, TABLE

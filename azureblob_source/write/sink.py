@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from azure_account.account import BlobContainer
     from azure_account.address import Address
+    from azure_account.container import BlobContainer
     from azure_account.options.settings import AccountSettings
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.write.commit_plan import CommitPlan

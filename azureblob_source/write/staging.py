@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from arrow_avro import EncodedRows
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.log.entry import BlobEntry
     from azureblob_source.write.open_blobs import BlobIdGenerator, FinishedBlob
     from azureblob_source.write.planning import WritePlan

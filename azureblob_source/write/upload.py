@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.write.open_blobs import BlobFormat, SealedBlock
 
 

@@ -11,7 +11,8 @@ from coordination.processors.processor_table import ProcessorTable
 from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer, StorageAccount
+    from azure_account.account import StorageAccount
+    from azure_account.container import BlobContainer
     from coordination.cli.report import JobReport, LeaderReport
     from coordination.processors.coordinator_state import ListedRow
 

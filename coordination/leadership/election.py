@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from azure_account.account import Unknown
+from azure_account.values import Unknown
 from coordination.leadership.lease import Lost, NotAcquired, Renewed, Term
 from foundation.errors import AzureBlobError, TransientError
 

@@ -15,8 +15,8 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from azure_account.account import IF_ABSENT, Condition, Conflict, Done, Missing, Unknown
 from azure_account.readback import request_and_read_back
+from azure_account.values import IF_ABSENT, Condition, Conflict, Done, Missing, Unknown
 from coordination.leadership.lease_document import LeaseDocument, from_json
 from foundation.errors import AzureBlobError, NotFoundError, TransientError
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from azure_account.account import BlobContainer, BlobProperties, Outcome
+    from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
+    from azure_account.values import BlobProperties, Outcome
     from coordination.timing import LeaseTiming
     from foundation.clock import Clock
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
-from azure_account.account import Done
+from azure_account.values import Done
 from coordination.leadership.election import Elected
 from coordination.metrics import ProcessorMetrics
 from coordination.processors.coordinator_state import (

@@ -11,13 +11,14 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from azure_account.account import Entity
+from azure_account.values import Entity
 from coordination.processors.coordinator_state import ListedRow, ProcessorDeclaration, ProcessorRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from azure_account.account import Outcome, Table
+    from azure_account.table import Table
+    from azure_account.values import Outcome
 
 UNASSIGNED = "UNASSIGNED"
 _VERSION = re.compile("0|[1-9][0-9]{0,18}")

@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
-from azure_account.account import BLOCKS_OF_A_BLOB, IF_ABSENT, Missing
 from azure_account.readback import request_and_read_back
+from azure_account.values import BLOCKS_OF_A_BLOB, IF_ABSENT, Missing
 from foundation.errors import ConfigurationError, ConflictError, TransientError
 from foundation.parallel import pool, results
 from state_backup.index.packs import grouped
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from azure_account.account import BlobAttributes, BlobContainer, Bytes, Outcome
+    from azure_account.container import BlobContainer
+    from azure_account.values import BlobAttributes, Bytes, Outcome
     from state_backup.index.dir_diff import Blobs, Content, LocalFile
 
 logger = logging.getLogger("state_backup")

@@ -16,7 +16,7 @@ from state_backup.record.ttl import TAG
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.record.record import Checkpoint, CheckpointRecord
 
 _REQUESTS_AT_ONCE = 16

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from azure_account.account import Done, Missing
+from azure_account.values import Done, Missing
 from foundation.errors import ConfigurationError, TransientError
 from foundation.parallel import act_on_each
 

@@ -9,7 +9,8 @@ from foundation.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.container import BlobContainer
+    from azure_account.values import BlobProperties
 
 
 def listed(

@@ -8,7 +8,7 @@ from foundation.errors import ConfigurationError
 from state_backup.record.names import StateNames
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.location import Location
 
 

@@ -17,7 +17,7 @@ from state_backup.record.ttl import TAG
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.documents.document import Stored
     from azure_account.documents.owner import OwnedDocumentBlob
     from foundation.clock import Clock

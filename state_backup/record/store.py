@@ -12,7 +12,7 @@ from state_backup.record.record import from_json, to_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.record.names import StateNames
     from state_backup.record.record import CheckpointRecord
 

@@ -8,7 +8,7 @@ from azure_account.documents.document import fetch_document
 from state_backup.index.snapshot_index import from_json
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.index.snapshot_index import SnapshotIndex
 
 

@@ -5,7 +5,7 @@ A lifecycle rule compares tags for equality and counts days by itself, so the ta
 
 from __future__ import annotations
 
-from azure_account.account import BlobAttributes
+from azure_account.values import BlobAttributes
 
 TAG, VALUE, DAYS = "azureblobTtl", "30d", 30
 WITH_TTL = BlobAttributes(tags={TAG: VALUE})

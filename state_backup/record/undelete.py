@@ -15,7 +15,7 @@ from state_backup.record.stored_index import read_index
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.record.names import StateNames
     from state_backup.record.record import Checkpoint
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.index.dir_diff import Content, LocalDir
     from state_backup.index.snapshot_index import DirIndex, FileIndex
     from state_backup.metrics import StateMetrics

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.index.packs import PackRange
     from state_backup.index.snapshot_index import FileBlob, FileIndex
 

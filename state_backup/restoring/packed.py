@@ -9,7 +9,7 @@ from azure_account.documents.document import FETCHES
 from state_backup.local.scan import ExpectedChecksum
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.index.packs import PackRange
     from state_backup.index.snapshot_index import FileIndex
 

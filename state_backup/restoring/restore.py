@@ -45,7 +45,7 @@ from state_backup.restoring.assembly import DownloadSettings, Target, assemble
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.record.names import StateNames
     from state_backup.restoring.assembly import AssemblyResult
 

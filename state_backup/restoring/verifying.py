@@ -27,7 +27,8 @@ from state_backup.restoring.packed import fetch_run
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.container import BlobContainer
+    from azure_account.values import BlobProperties
     from state_backup.index.packs import PackRange
     from state_backup.index.snapshot_index import FileBlob, FileIndex, SnapshotIndex
     from state_backup.record.names import StateNames

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from azure_account.account import Done, Missing
 from azure_account.location import Location
+from azure_account.values import Done, Missing
 from foundation.arguments import Count, Wait, checked
 from foundation.errors import ConflictError, CorruptError, NotFoundError, TransientError
 from foundation.parallel import act_on_each, concurrent_map
@@ -34,8 +34,9 @@ from state_backup.record.ttl import TAG
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from azure_account.account import BlobContainer, BlobProperties
+    from azure_account.container import BlobContainer
     from azure_account.documents.document import Stored
+    from azure_account.values import BlobProperties
     from state_backup.record.names import StateNames
     from state_backup.record.record import CheckpointRecord
 

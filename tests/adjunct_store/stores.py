@@ -14,7 +14,7 @@ from azure_account.memory.account import MemoryAccount
 
 if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Manifest, Version
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 STORE = "stores/planes"
 NAMES = StoreNames(STORE)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from adjunct_store.versions.manifest import Generation, Version
     from adjunct_store.versions.manifest_store import Fill
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 Content = dict[int, dict[str, Any]]
 """Values by key."""

@@ -22,7 +22,7 @@ from tests.state_backup.states import new_account
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 STORE = "stores/planes"
 SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), pa.schema([("seats", pa.int64())]), partitions=1)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adjunct_store.versions.manifest_store import Fill
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.memory.account import MemoryAccount
 
     Act = Callable[[BlobContainer], object]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from adjunct_store.versions.manifest_store import Fill
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 STORE = "stores/planes"
 NAMES = StoreNames(STORE)

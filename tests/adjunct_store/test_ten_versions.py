@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from tools.azurite import Azurite
 
 SETS = 10

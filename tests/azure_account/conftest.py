@@ -6,7 +6,9 @@ import uuid
 
 import pytest
 
-from azure_account.account import BlobContainer, StorageAccount, Table
+from azure_account.account import StorageAccount
+from azure_account.container import BlobContainer
+from azure_account.table import Table
 
 
 @pytest.fixture

@@ -10,20 +10,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from azure_account.account import (
-    IF_ABSENT,
-    BlobAttributes,
-    BlobContainer,
-    Condition,
-    Conflict,
-    Done,
-    Entity,
-    Missing,
-    Outcome,
-    StorageAccount,
-    Table,
-)
+from azure_account.account import StorageAccount
+from azure_account.container import BlobContainer
 from azure_account.memory.service import ServiceAssumptions
+from azure_account.table import Table
+from azure_account.values import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Entity, Missing, Outcome
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 
 STALE = Condition(if_match='"0x1"')
@@ -232,7 +223,7 @@ class TestBlobs:
     def test_a_blob_larger_than_one_request_is_read_whole(
         self, container: BlobContainer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("azure_account.retrying.container.READ_CHUNK_BYTES", 4)
+        monkeypatch.setattr("azure_account.container.READ_CHUNK_BYTES", 4)
         container.put("blob", b"0123456789")
         assert b"0123456789" == container.get("blob").data
         assert b"12345678" == container.get("blob", 1, 8).data

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.account import IF_ABSENT, Unknown
 from azure_account.connect import connect
+from azure_account.values import IF_ABSENT, Unknown
 from foundation.errors import ConfigurationError, TransientError
 from tests.azure_account.settings_of import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.options.settings import AccountSettings
 
 SIGNATURE = "S3CR3T00"

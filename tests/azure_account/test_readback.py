@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.account import Conflict, Done, Missing, Unknown
 from azure_account.readback import ATTEMPTS, request_and_read_back
+from azure_account.values import Conflict, Done, Missing, Unknown
 from foundation.errors import ConfigurationError, ConflictError, TransientError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from foundation.errors import ConfigurationError, FencedError, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from tools.azurite import Azurite
 
 TIME = "2013-01-31T12:00:05+00:00"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from arrow_avro import ReadLimits
-from azure_account.account import BlobAttributes
 from azure_account.address import Address
 from azure_account.options.authentication import DefaultIdentity
+from azure_account.values import BlobAttributes
 from azureblob_source.foreign_options import HINTS
 from azureblob_source.log.entry import Transaction
 from azureblob_source.options import SINK, SOURCE, TABLE, WHERE

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.account import Entity
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, LateEffect, LostAnswer, ProcessDied, TimeOut, at, on
+from azure_account.values import Entity
 from coordination.checkpoints import CheckpointStore, TaskCheckpoint
 from coordination.names import check_processor, check_tasks, names_of
 from foundation.errors import ConfigurationError, CorruptError, FencedError, TransientError

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from adjunct_store.versions.manifest import Manifest, Version
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from tools.azurite import Azurite
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from tests.histories.world import World
 
 T = TypeVar("T")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 pytestmark = pytest.mark.usefixtures("rocksdb_state")
 

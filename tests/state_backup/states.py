@@ -15,7 +15,7 @@ from tests.state_backup.local.test_scan import dirs_in, found_in, put
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from tests.state_backup.index.trees import Tree
 
 STATE = "flights/task-3"

@@ -24,7 +24,7 @@ from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 
 def back_up_all(account: MemoryAccount, folder: Path, committed: list[int], first: int = 0) -> None:

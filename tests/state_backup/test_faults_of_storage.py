@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from azure_account.account import NO_ATTRIBUTES
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, Unreachable, on
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Request
+from azure_account.values import NO_ATTRIBUTES
 from foundation.clock import ManualClock
 from foundation.errors import ConfigurationError, ConflictError, CorruptError, TransientError
 from state_backup import StateWriter, TaskIdentity, open_state, plan_sweep, restore, sweep
@@ -32,7 +32,8 @@ from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from azure_account.account import BlobAttributes, BlobContainer, Bytes, Condition
+    from azure_account.container import BlobContainer
+    from azure_account.values import BlobAttributes, Bytes, Condition
 
 T = TypeVar("T")
 MANY = {f"{number}.sst": b"many %d" % number for number in range(8)}

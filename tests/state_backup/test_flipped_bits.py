@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
-from azure_account.account import BlobContent
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
+from azure_account.values import BlobContent
 from foundation.report import ProgressCallbacks
 from state_backup import TaskIdentity, checkpoints, open_state, plan_sweep, restore
 from state_backup.backup.settings import WriterSettings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from azure_account.account import BlobAttributes
 from azure_account.documents.form import sealed
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
+from azure_account.values import BlobAttributes
 from foundation.errors import CorruptError, NotFoundError
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
@@ -25,7 +25,7 @@ from tests.state_backup.states import STATE, TREES, new_account, state_in, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 RECORD = f"{STATE}/checkpoint.json"
 FOREIGN = ["other/blob", f"{STATE}/checkpoint.json", f"{STATE}x/files/a", f"{STATE}", "flights/task-30/files/a"]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from azure_account.account import BlobContent
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
 from azure_account.memory.service import MemoryService
 from azure_account.retrying.retry_loop import Intercept, Request
+from azure_account.values import BlobContent
 from foundation.errors import CorruptError
 from foundation.report import ProgressCallbacks
 from state_backup.backup.settings import TaskIdentity, WriterSettings
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.backup.writer import StateWriter
     from tests.state_backup.index.trees import Tree
 

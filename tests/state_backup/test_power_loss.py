@@ -19,7 +19,7 @@ from tests.state_backup.states import TREES, equal, state_in, write
 from tests.state_backup.test_crashes import backed_up
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from tests.state_backup.index.trees import Tree
 
 MUTANTS: dict[str, Mutant] = {

@@ -23,7 +23,7 @@ from tests.state_backup.states import TREES, equal, new_account, state_in, write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 MILLIS = 1_356_998_400_123
 OLD = MILLIS * 1_000_000 + 456_789

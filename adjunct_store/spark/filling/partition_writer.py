@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.host.working import WorkingDirectory
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup import StateWriter
 
 REPORT = (

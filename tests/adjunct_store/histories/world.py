@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
     from adjunct_store.versions.opening import TakeoverPlan
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.retrying.retry_loop import Request
 
 

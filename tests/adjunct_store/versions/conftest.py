@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from azure_account.account import BlobContainer
+from azure_account.container import BlobContainer
 from azure_account.memory.account import MemoryAccount
 from tests.adjunct_store.stores import new_account
 

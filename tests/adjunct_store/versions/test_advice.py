@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adjunct_store.versions.manifest_store import Fill
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 KINDS = ("fill", "fill_stream", "AdjunctStores", "fill_data_sets")
 

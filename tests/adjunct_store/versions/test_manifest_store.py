@@ -13,7 +13,7 @@ from adjunct_store.versions.manifest_store import Fill, open_fill, read_manifest
 from adjunct_store.versions.opening import FillRequirements, TakeoverPlan
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.versions.transitions import Publication
-from azure_account.account import BlobContainer
+from azure_account.container import BlobContainer
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on

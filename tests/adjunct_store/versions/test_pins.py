@@ -7,7 +7,7 @@ import pytest
 from adjunct_store.versions.manifest import Generation, Manifest, Version, VersionState, VisibleFrom
 from adjunct_store.versions.pin import SHARED, Pin, PinAction, PinStep, counts, from_json, next_step, to_json
 from adjunct_store.versions.pins import ReaderId, pin_version, release
-from azure_account.account import BlobContainer
+from azure_account.container import BlobContainer
 from azure_account.documents.form import sealed
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, FaultInjector, LateEffect, LostAnswer, NumberedAttempt, Refuse, Reset, on

@@ -18,7 +18,7 @@ from arrow_avro.files.container_file import block, blocks, header, read_header
 from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
-    from azure_account.account import Bytes
+    from azure_account.values import Bytes
 
 BODY = b"What is compressed is restored. " * 400
 BYTES = {"type": "record", "name": "row", "fields": [{"name": "body", "type": "bytes"}]}

@@ -13,7 +13,7 @@ from foundation.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 BLOB = "ledger.json"
 

@@ -15,7 +15,7 @@ from tests.azure_account.documents.ledger import BLOB, Ledger, added, ledgers, o
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.documents.document import Stored
     from azure_account.documents.owner import OwnedDocumentBlob
 

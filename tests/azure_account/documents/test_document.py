@@ -14,7 +14,7 @@ from azure_account.memory.faults import Fault, FaultInjector, LateEffect, LostAn
 from foundation.errors import TransientError
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from azure_account.account import BlobContainer, StorageAccount
+from azure_account.account import StorageAccount
+from azure_account.container import BlobContainer
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, NumberedAttempt, Reset, on
 from azure_account.memory.service import MemoryService

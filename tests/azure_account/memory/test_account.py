@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from azure_account.account import IF_ABSENT, BlobAttributes, Conflict, Done, Entity, Missing, Outcome, StorageAccount
+from azure_account.account import StorageAccount
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService, ServiceAssumptions
 from azure_account.retrying.retry_loop import Intercept, Request
+from azure_account.values import IF_ABSENT, BlobAttributes, Conflict, Done, Entity, Missing, Outcome
 from foundation.clock import ManualClock
 from foundation.errors import ConfigurationError, ConflictError
 from tests.azure_account.contract import (
@@ -208,7 +209,7 @@ def test_a_sas_that_only_allows_to_create_overwrites_nothing(clock: ManualClock)
 def test_a_blob_that_is_rewritten_between_two_chunks_of_a_read_is_a_conflict(
     memory: MemoryAccount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("azure_account.retrying.container.READ_CHUNK_BYTES", 4)
+    monkeypatch.setattr("azure_account.container.READ_CHUNK_BYTES", 4)
     memory.container("data").put("blob", b"old bytes")
 
     class Rewrite(Intercept):

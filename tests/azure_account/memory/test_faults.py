@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from azure_account.account import Done
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, Throttle, at, on
+from azure_account.values import Done
 
 
 def write(account: MemoryAccount) -> None:

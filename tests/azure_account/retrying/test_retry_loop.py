@@ -9,17 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.account import (
-    IF_ABSENT,
-    BlobContainer,
-    Condition,
-    Conflict,
-    Done,
-    Entity,
-    Missing,
-    Outcome,
-    Unknown,
-)
+from azure_account.container import BlobContainer
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import (
     Fault,
@@ -36,6 +26,7 @@ from azure_account.memory.faults import (
     on,
 )
 from azure_account.retrying.policy import RetryPolicy
+from azure_account.values import IF_ABSENT, Condition, Conflict, Done, Entity, Missing, Outcome, Unknown
 from foundation.clock import ManualClock
 from foundation.errors import ConflictError, NotFoundError, TransientError
 

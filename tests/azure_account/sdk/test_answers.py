@@ -17,11 +17,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from azure_account.account import IF_ABSENT, BlobAttributes, BlobContent, Entity
 from azure_account.options.settings import AccountSettings
 from azure_account.sdk.blobs import AzureBlobs
 from azure_account.sdk.tables import AzureTables
 from azure_account.service import Ambiguous
+from azure_account.values import IF_ABSENT, BlobAttributes, BlobContent, Entity
 from tests.azure_account.settings_of import KEY, settings_of
 
 if TYPE_CHECKING:

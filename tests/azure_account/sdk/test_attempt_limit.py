@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.account import Entity, Unknown
 from azure_account.connect import connect
 from azure_account.options.settings import Timeouts
 from azure_account.retrying.policy import RetryPolicy
+from azure_account.values import Entity, Unknown
 from foundation.errors import TransientError
 from tests.azure_account.sdk.slow_server import IN_BODY, SlowServer
 from tests.azure_account.settings_of import KEY, settings_of

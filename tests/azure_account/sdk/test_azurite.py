@@ -19,7 +19,8 @@ from tests.azure_account.contract import (
 from tests.azure_account.settings_of import settings_of
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer, StorageAccount
+    from azure_account.account import StorageAccount
+    from azure_account.container import BlobContainer
     from tools.azurite import Azurite
 
 __all__ = ["TestBlobs", "TestBlocks", "TestContainer", "TestLeases", "TestListing", "TestTables"]

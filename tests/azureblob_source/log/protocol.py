@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from azure_account.account import IF_ABSENT, BlobContainer, Done
+from azure_account.container import BlobContainer
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Fault, FaultInjector, NumberedAttempt
 from azure_account.retrying.retry_loop import Request
+from azure_account.values import IF_ABSENT, Done
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction, to_json

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.account import BlobAttributes
+from azure_account.values import BlobAttributes
 from azureblob_source.log.entry import (
     RECENT_TRANSACTIONS,
     BlobEntry,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.account import BlobAttributes
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
 from azure_account.memory.service import MemoryService, ServiceAssumptions
+from azure_account.values import BlobAttributes
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, LogEntry, Transaction

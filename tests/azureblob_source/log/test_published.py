@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.account import BlobProperties
+from azure_account.values import BlobProperties
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry
 from azureblob_source.log.published import first_unpublished, is_visible, last_published
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.account import IF_ABSENT, BlobAttributes
 from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
+from azure_account.values import IF_ABSENT, BlobAttributes
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, Draft, LogEntry, Transaction

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.account import BlobAttributes
 from azure_account.memory.faults import (
     Crash,
     Fault,
@@ -23,6 +22,7 @@ from azure_account.memory.faults import (
     TimeOut,
     at,
 )
+from azure_account.values import BlobAttributes
 from azureblob_source.log.boundary import Boundary, move_boundary, read_boundary
 from azureblob_source.log.commit import commit_and_publish, replacement
 from azureblob_source.log.commit_log import CommitLog

@@ -16,7 +16,7 @@ from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from azure_account.account import BlobContainer
+from azure_account.container import BlobContainer
 from azure_account.memory.faults import Fault, LateEffect, LostAnswer, Reset, Throttle
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_account.account import BlobProperties
+from azure_account.values import BlobProperties
 from azureblob_source.log.entry import BlobEntry, LogEntry
 from azureblob_source.log.folder import is_avro
 from azureblob_source.log.naming import blob_name, partition_level

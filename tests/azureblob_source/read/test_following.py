@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from arrow_avro import AvroSchema, parse
-from azure_account.account import BlobAttributes
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
+from azure_account.values import BlobAttributes
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, Removal, to_json

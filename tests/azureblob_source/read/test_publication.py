@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from azure_account.account import BlobAttributes
+from azure_account.values import BlobAttributes
 from azureblob_source.log.entry import ATTEMPT, BlobEntry
 from azureblob_source.read.publication import PublicationWait, not_visible
 from foundation.clock import ManualClock

@@ -20,7 +20,7 @@ from tests.azureblob_source.read.request_sizes import request_sizes
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 DATA = bytes(range(256)) * 20
 

@@ -20,7 +20,7 @@ from tests.azureblob_source.read.test_split_reader import avro_file, numbered, r
 from tests.scripted_clock import ActingClock
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.read.snapshot import Snapshot
     from tools.azurite import Azurite
 

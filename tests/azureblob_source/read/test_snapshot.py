@@ -29,7 +29,7 @@ from tests.scripted_clock import ActingClock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from azure_account.account import BlobProperties
+    from azure_account.values import BlobProperties
     from azureblob_source.read.snapshot import Snapshot
 
 ROWS = pa.schema([("n", pa.int64())])

@@ -48,7 +48,7 @@ from tests.azureblob_source.write.sink_rows import committer, new_account, plan_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 FOUR = b"\x01\x02\x03\x04" * 4
 ROW = {

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from arrow_avro import parse
-from azure_account.account import BlobAttributes
+from azure_account.values import BlobAttributes
 from azureblob_source.log.entry import BlobEntry, LogEntry, Removal, Transaction
 from azureblob_source.read.following import new_blobs
 from azureblob_source.read.snapshot import StreamBlob

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.log.entry import BlobEntry
 
 ACCOUNT = {"accountName": "memory", "accountKey": "a2V5"}

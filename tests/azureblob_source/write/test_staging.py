@@ -33,7 +33,7 @@ from tests.azureblob_source.write.sink_rows import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.memory.account import MemoryAccount
 
 FLIGHTS = pa.schema([("origin", pa.string()), ("number", pa.int64()), ("at", pa.timestamp("us", "UTC"))])

@@ -18,7 +18,7 @@ from tests.azureblob_source.write.sink_rows import new_account
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.memory.account import MemoryAccount
 
 FORMAT = BlobFormat('{"type":"record","name":"row","fields":[]}', "f" * 16, codec("null"))

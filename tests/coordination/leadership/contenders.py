@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from azure_account.account import IF_ABSENT, Done, Unknown
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, TimeOut, Unreachable
 from azure_account.retrying.policy import RetryPolicy
+from azure_account.values import IF_ABSENT, Done, Unknown
 from coordination.leadership.election import Deposed, Elected, Election, Waiting
 from coordination.leadership.lease import Lease, Renewed, Term
 from coordination.leadership.lease_document import LeaseDocument
@@ -23,9 +23,9 @@ from foundation.errors import TransientError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobProperties, Outcome
     from azure_account.memory.faults import Fault, NumberedAttempt
     from azure_account.retrying.retry_loop import Request
+    from azure_account.values import BlobProperties, Outcome
     from coordination.leadership.election import Change
     from coordination.leadership.lease import Renewal
     from foundation.clock import Clock

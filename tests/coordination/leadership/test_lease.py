@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.account import Done, Unknown
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, Refuse, TimeOut, on
+from azure_account.values import Done, Unknown
 from coordination.leadership.lease import Lease, Lost, NotAcquired, Renewed, Term
 from coordination.leadership.lease_document import LeaseDocument, from_json
 from coordination.timing import LeaseTiming
@@ -18,7 +18,7 @@ from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, 
 from tests.coordination.leadership.contenders import OwnClock
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobProperties
+    from azure_account.values import BlobProperties
     from foundation.clock import Clock, ManualClock
 
 BLOB = "jobs/flights"

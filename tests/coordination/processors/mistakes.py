@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from azure_account.account import Unknown
+from azure_account.values import Unknown
 from coordination.leadership.lease import Lease
 from coordination.leadership.lease_document import LeaseDocument, from_json
 from coordination.processors import coordinator_state, liveness, participant
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from azure_account.account import Outcome
+    from azure_account.values import Outcome
     from coordination.leadership.lease import Term
     from coordination.processors.coordinator_state import Action, Observation, ProcessorState
     from coordination.timing import CoordinatorTiming

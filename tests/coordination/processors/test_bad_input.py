@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from azure.storage.blob import AccountSasPermissions, ContainerClient, ResourceTypes, generate_account_sas
 
-from azure_account.account import Entity
 from azure_account.connect import connect
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
+from azure_account.values import Entity
 from coordination import metrics
 from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from azure_account.account import Condition, Done
 from azure_account.memory.faults import LateEffect, LostAnswer, TimeOut, on
+from azure_account.values import Condition, Done
 from coordination import metrics
 from coordination.leadership.lease_document import from_json
 from coordination.processors.coordinator_state import (

@@ -16,9 +16,9 @@ from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from azure_account.account import Done
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.policy import RetryPolicy
+from azure_account.values import Done
 from coordination.leadership.election import Election
 from coordination.leadership.lease import Lease
 from coordination.processors.listener_calls import ListenerError

@@ -26,7 +26,7 @@ from tests.histories.mutants import edited
 from tests.state_backup.states import STATE, TREES, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 NUMBERS = Path(__file__).parents[2] / "fixtures" / "state" / "numbers"
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it

@@ -22,7 +22,7 @@ from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.backup.writer import StateWriter
     from tests.state_backup.index.trees import Tree
 

@@ -21,7 +21,7 @@ from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from tests.state_backup.index.trees import Tree
 
 DAY = 86_400

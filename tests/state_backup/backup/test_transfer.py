@@ -32,7 +32,7 @@ from tests.limits import file_size_limit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.index.snapshot_index import DirIndex, FileIndex
 
 BLOCK = 1000

@@ -17,7 +17,7 @@ from tests.histories.mutants import Mutant, both, edited, replaced
 from tests.state_backup.histories import world
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from state_backup.backup.attempt import BackupAttempt
     from state_backup.record.record import Checkpoint
     from state_backup.sweeping.sweep import SweepPlan

@@ -23,7 +23,7 @@ from tests.state_backup.states import STATE, TREES, equal, state_in, write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 DAY = 24 * 3600.0
 RECORD = f"{STATE}/checkpoint.json"

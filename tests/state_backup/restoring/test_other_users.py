@@ -30,7 +30,7 @@ from tests.state_backup.dying import dying, state_of
 from tests.state_backup.states import TREES, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.memory.account import MemoryAccount
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from azure_account.account import BlobAttributes
 from azure_account.location import Location
 from azure_account.memory.faults import FaultInjector, TimeOut, always, on
 from azure_account.retrying.retry_loop import Request
+from azure_account.values import BlobAttributes
 from foundation.errors import CorruptError, NotFoundError, TransientError
 from foundation.report import ProgressCallbacks
 from state_backup.backup.settings import TaskIdentity
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azure_account.memory.account import MemoryAccount
     from state_backup.restoring.verifying import VerificationResult
 

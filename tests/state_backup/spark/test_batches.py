@@ -40,7 +40,7 @@ from tests.state_backup.states import check_no_orphans, new_account, state_in
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 T = TypeVar("T")
 FAULTS: tuple[Fault, ...] = (LostAnswer(), LateEffect(), Reset(), Crash(), Crash(after_effect=True))

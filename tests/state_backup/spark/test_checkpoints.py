@@ -29,7 +29,7 @@ from tools import reporting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 T = TypeVar("T")
 wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)

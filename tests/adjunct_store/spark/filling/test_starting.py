@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from adjunct_store.versions.opening import TakeoverPlan
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
 
 
 @dataclass

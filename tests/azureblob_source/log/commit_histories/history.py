@@ -9,9 +9,9 @@ from datetime import timedelta
 from functools import partial
 from random import Random
 
-from azure_account.account import BlobAttributes
 from azure_account.memory.faults import Crash, Fault, LateEffect, LostAnswer, Reset, Throttle
 from azure_account.memory.service import ServiceAssumptions
+from azure_account.values import BlobAttributes
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT
 from azureblob_source.maintenance.repair import plan_repair

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.histories.mutants import Mutant, edited, replaced
 
 if TYPE_CHECKING:
-    from azure_account.account import BlobContainer
+    from azure_account.container import BlobContainer
     from azureblob_source.log.entry import BlobEntry
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azure_account.account import STAGED_SECONDS
+from azure_account.values import STAGED_SECONDS
 from azureblob_source.log.entry import LogEntry, Transaction, from_json
 from azureblob_source.log.naming import is_batch_log, log_stream, log_version
 from tests.histories import world as histories

@@ -1,4 +1,9 @@
-"""`BlobContainer` of the port over `BlobService`: checks names, follows pages, and repeats by the retry loop."""
+"""The operations on one container that this project uses, and no others: a part of the port.
+
+A method checks names, follows pages, and has its requests repeated by the retry loop. Below is one of two services
+(`service.py`): `sdk/` sends requests to Azure, `memory/` keeps everything in memory. `tests/azure_account/contract.py`
+runs the same tests on both.
+"""
 
 from __future__ import annotations
 
@@ -6,62 +11,64 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account import names
-from azure_account.account import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome
 from azure_account.retrying.retry_loop import Request, RetryLoop
+from azure_account.values import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from azure_account.account import BlobAttributes, BlobProperties, Bytes, Condition
     from azure_account.service import BlobService
+    from azure_account.values import BlobAttributes, BlobProperties, Bytes, Condition
 
 # Bytes of one GET: little is repeated after a lost connection, and an attempt stays within its time limit.
 READ_CHUNK_BYTES = 32 * 1024 * 1024
 
 
-class RetryingContainer:
-    """A `BlobContainer` whose requests are retried."""
+class BlobContainer:
+    """One container. Blob names are not URL-encoded. All methods block until they are done; all are thread-safe."""
 
     def __init__(self, name: str, service: BlobService, retry_loop: RetryLoop) -> None:
-        self._name = name
+        self.name = name
         self._service = service
         self._retry_loop = retry_loop
 
     @property
-    def name(self) -> str:
-        """The container's name."""
-        return self._name
-
-    @property
     def url(self) -> str:
-        """The container's URL without credentials."""
-        return f"{self._service.blob_endpoint}/{self._name}"
+        """The container's URL without credentials, for messages."""
+        return f"{self._service.blob_endpoint}/{self.name}"
 
     @property
     def failed_attempts(self) -> int:
-        """Requests that were throttled or got no answer so far."""
+        """Requests of this process to this account that were throttled or got no answer so far."""
         return self._retry_loop.failed.total
 
     def __repr__(self) -> str:
-        return f"RetryingContainer({self.url})"
+        return f"BlobContainer({self.url})"
 
     def create(self) -> bool:
-        """Create the container if it is absent."""
+        """Create the container if it is absent. True if this call created it."""
         return self._retry_loop.create(
-            Request("create_container", self._name), lambda: self._service.create_container(self._name)
+            Request("create_container", self.name), lambda: self._service.create_container(self.name)
         )
 
     def exists(self) -> bool:
         """Whether the container exists."""
         return self._retry_loop.repeat(
-            Request("container_exists", self._name), lambda: self._service.container_exists(self._name)
+            Request("container_exists", self.name), lambda: self._service.container_exists(self.name)
         )
 
     def stage_block(self, blob: str, block_id: str, data: Bytes) -> None:
-        """Upload one block."""
+        """Upload one block, which is not visible until a block list names it. Idempotent.
+
+        block_id: 1–64 ASCII characters, as many as the other ids of the blob.
+        data: 1 byte to 4,000 MiB.
+
+        Azure drops the staged blocks of a blob seven days after the last one was staged, and those that a committed
+        block list does not name at once.
+        """
         names.check_block(block_id, data)
         request = self._request("stage_block", blob)
-        self._retry_loop.repeat(request, lambda: self._service.stage_block(self._name, blob, block_id, data))
+        self._retry_loop.repeat(request, lambda: self._service.stage_block(self.name, blob, block_id, data))
 
     def commit_block_list(
         self,
@@ -76,7 +83,7 @@ class RetryingContainer:
         names.check_attributes(attributes)
         return self._retry_loop.write(
             self._request("commit_block_list", blob),
-            lambda: self._service.commit_block_list(self._name, blob, block_ids, attributes, condition),
+            lambda: self._service.commit_block_list(self.name, blob, block_ids, attributes, condition),
             conditional=condition != ALWAYS,
         )
 
@@ -93,12 +100,18 @@ class RetryingContainer:
         names.check_attributes(attributes)
         return self._retry_loop.write(
             self._request("put", blob),
-            lambda: self._service.put(self._name, blob, data, attributes, condition, lease_id),
+            lambda: self._service.put(self.name, blob, data, attributes, condition, lease_id),
             conditional=condition != ALWAYS or lease_id is not None,
         )
 
     def get(self, blob: str, start: int = 0, length: int | None = None, *, if_match: str | None = None) -> BlobContent:
-        """Read a blob or a range of it, all of one version, in requests of `READ_CHUNK_BYTES`."""
+        """Read a blob or a range of it, as far as the blob goes.
+
+        start, length: the range in bytes; by default the whole blob.
+        if_match: the ETag that the blob must have.
+
+        `NotFoundError` if the blob does not exist, `ConflictError` if its ETag is not `if_match` any more.
+        """
         wanted = READ_CHUNK_BYTES if length is None else min(length, READ_CHUNK_BYTES)
         first = self._range(blob, start, wanted, if_match)
         end = first.properties.size if length is None else min(start + length, first.properties.size)
@@ -115,29 +128,29 @@ class RetryingContainer:
     def properties(self, blob: str) -> BlobProperties | None:
         """Properties of a committed blob; None if it does not exist."""
         return self._retry_loop.find(
-            self._request("properties", blob), lambda: self._service.properties(self._name, blob), None
+            self._request("properties", blob), lambda: self._service.properties(self.name, blob), None
         )
 
     def age(self, blob: str) -> float | None:
         """Seconds since a committed blob was last written, by the service's clock; None if it does not exist."""
-        return self._retry_loop.find(self._request("age", blob), lambda: self._service.age(self._name, blob), None)
+        return self._retry_loop.find(self._request("age", blob), lambda: self._service.age(self.name, blob), None)
 
     def block_ids(self, blob: str) -> Sequence[str]:
-        """The ids of a blob's committed blocks, in order; none if it does not exist."""
+        """The ids of a blob's committed blocks, in order; none if it does not exist or was not made of blocks."""
         return self._retry_loop.find(
-            self._request("block_ids", blob), lambda: self._service.block_ids(self._name, blob), ()
+            self._request("block_ids", blob), lambda: self._service.block_ids(self.name, blob), ()
         )
 
     def list(
         self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False, tags: bool = False
     ) -> Iterator[BlobProperties]:
         """Blobs whose name begins with `prefix`, in name order, from the name `start_from` on."""
-        request, marker = Request("list_tags" if tags else "list", self._name, prefix), None
+        request, marker = Request("list_tags" if tags else "list", self.name, prefix), None
         while True:
             page = self._retry_loop.repeat(
                 request,
                 lambda marker=marker: self._service.list_page(  # type: ignore[misc]
-                    self._name, prefix, start_from, marker, uncommitted=uncommitted, tags=tags
+                    self.name, prefix, start_from, marker, uncommitted=uncommitted, tags=tags
                 ),
             )
             for item in page.items:
@@ -148,57 +161,69 @@ class RetryingContainer:
                 return
 
     def delete(self, blob: str, *, condition: Condition = ALWAYS, lease_id: str | None = None) -> Outcome:
-        """Delete a blob."""
+        """Delete a blob, or the staged blocks of an uncommitted one. `Missing` if it does not exist.
+
+        condition: on the blob. lease_id: of the lease that protects it.
+
+        `Done` if an answer is lost and the repeated request finds no blob.
+        """
         return self._retry_loop.write(
             self._request("delete", blob),
-            lambda: self._service.delete(self._name, blob, condition, lease_id),
+            lambda: self._service.delete(self.name, blob, condition, lease_id),
             conditional=condition != ALWAYS or lease_id is not None,
             absent_is=Done(),
         )
 
     def undelete(self, blob: str) -> Outcome:
-        """Bring back a deleted blob that the account's soft delete has kept."""
+        """Bring back a deleted blob that the account's soft delete has kept. `Missing` if it has kept none.
+
+        `Done` too, without effect, if the blob is there. An account with versioning may answer `Done` and leave the
+        blob absent, because it keeps what was deleted as a version: read the blob before you rely on it.
+        """
         return self._retry_loop.write(
-            self._request("undelete", blob), lambda: self._service.undelete(self._name, blob), conditional=False
+            self._request("undelete", blob), lambda: self._service.undelete(self.name, blob), conditional=False
         )
 
     def tags(self, blob: str) -> Mapping[str, str]:
-        """The blob's index tags."""
-        return self._retry_loop.repeat(self._request("tags", blob), lambda: self._service.tags(self._name, blob))
+        """The blob's index tags. `NotFoundError` if the blob does not exist."""
+        return self._retry_loop.repeat(self._request("tags", blob), lambda: self._service.tags(self.name, blob))
 
     def set_tags(self, blob: str, tags: Mapping[str, str]) -> Outcome:
         """Replace the blob's index tags."""
         names.check_tags(tags)
         return self._retry_loop.write(
             self._request("set_tags", blob),
-            lambda: self._service.set_tags(self._name, blob, tags),
+            lambda: self._service.set_tags(self.name, blob, tags),
             conditional=False,
         )
 
     def acquire_lease(self, blob: str, lease_id: str, seconds: int) -> Outcome:
-        """Acquire the lease. Not retried."""
+        """Acquire the lease of a blob. Lease requests are not retried.
+
+        lease_id: a UUID that the caller chooses. seconds: 15 to 60.
+        """
         names.check_lease(lease_id, seconds)
         return self._retry_loop.once(
             self._request("acquire_lease", blob),
-            lambda: self._service.acquire_lease(self._name, blob, lease_id, seconds),
+            lambda: self._service.acquire_lease(self.name, blob, lease_id, seconds),
         )
 
     def renew_lease(self, blob: str, lease_id: str) -> Outcome:
-        """Renew the lease. Not retried."""
+        """Renew the lease. `Conflict` if another holder has it, or it was broken."""
         names.check_lease(lease_id)
         request = self._request("renew_lease", blob)
-        return self._retry_loop.once(request, lambda: self._service.renew_lease(self._name, blob, lease_id))
+        return self._retry_loop.once(request, lambda: self._service.renew_lease(self.name, blob, lease_id))
 
     def release_lease(self, blob: str, lease_id: str) -> Outcome:
-        """Release the lease. Not retried."""
+        """Release the lease."""
         names.check_lease(lease_id)
         request = self._request("release_lease", blob)
-        return self._retry_loop.once(request, lambda: self._service.release_lease(self._name, blob, lease_id))
+        return self._retry_loop.once(request, lambda: self._service.release_lease(self.name, blob, lease_id))
 
     def break_lease(self, blob: str) -> Outcome:
-        """Break the lease. Not retried."""
+        """Break the lease at once, even if another process holds it."""
         request = self._request("break_lease", blob)
-        return self._retry_loop.once(request, lambda: self._service.break_lease(self._name, blob))
+        return self._retry_loop.once(request, lambda: self._service.break_lease(self.name, blob))
 
     def _with_state(self, item: BlobProperties) -> BlobProperties:
         """The item with `committed` set right: a listing does not distinguish an empty blob from an uncommitted one."""
@@ -208,8 +233,8 @@ class RetryingContainer:
 
     def _request(self, operation: str, blob: str) -> Request:
         names.check_blob(blob)
-        return Request(operation, self._name, blob)
+        return Request(operation, self.name, blob)
 
     def _range(self, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
         request = self._request("get", blob)
-        return self._retry_loop.repeat(request, lambda: self._service.get(self._name, blob, start, length, if_match))
+        return self._retry_loop.repeat(request, lambda: self._service.get(self.name, blob, start, length, if_match))

@@ -1,40 +1,35 @@
-"""`Table` of the port over `TableService`: checks keys, follows pages, and repeats by the retry loop."""
+"""The operations on one table that this project uses: as `container.py`, over `TableService`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from azure_account import names
-from azure_account.account import ALWAYS, Done, Outcome
 from azure_account.retrying.retry_loop import Request, RetryLoop
+from azure_account.values import ALWAYS, Done, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from azure_account.account import Condition, Entity
     from azure_account.service import TableService
+    from azure_account.values import Condition, Entity
 
 
-class RetryingTable:
-    """A `Table` whose requests are retried."""
+class Table:
+    """One table of Azure Table storage. Keys may not contain slashes, backslashes, `#`, `?` or control characters."""
 
     def __init__(self, name: str, service: TableService, retry_loop: RetryLoop) -> None:
-        self._name = name
+        self.name = name
         self._service = service
         self._retry_loop = retry_loop
 
-    @property
-    def name(self) -> str:
-        """The table's name."""
-        return self._name
-
     def __repr__(self) -> str:
-        return f"RetryingTable({self._name})"
+        return f"Table({self.name})"
 
     def create(self) -> bool:
-        """Create the table if it is absent."""
+        """Create the table if it is absent. True if this call created it."""
         return self._retry_loop.create(
-            Request("create_table", self._name), lambda: self._service.create_table(self._name)
+            Request("create_table", self.name), lambda: self._service.create_table(self.name)
         )
 
     def insert(self, entity: Entity) -> Outcome:
@@ -42,18 +37,18 @@ class RetryingTable:
         names.check_entity(entity)
         return self._retry_loop.write(
             self._request("insert_entity", entity.partition_key, entity.row_key),
-            lambda: self._service.insert_entity(self._name, entity),
+            lambda: self._service.insert_entity(self.name, entity),
             conditional=True,
         )
 
     def replace(self, entity: Entity, *, condition: Condition = ALWAYS) -> Outcome:
-        """Insert or replace, or replace only one version."""
+        """Insert or replace; with `Condition(if_match=…)` replace that version only (`Missing` without one)."""
         if condition.if_absent:
             return self.insert(entity)
         names.check_entity(entity)
         return self._retry_loop.write(
             self._request("replace_entity", entity.partition_key, entity.row_key),
-            lambda: self._service.replace_entity(self._name, entity, condition.if_match),
+            lambda: self._service.replace_entity(self.name, entity, condition.if_match),
             conditional=condition != ALWAYS,
         )
 
@@ -62,17 +57,17 @@ class RetryingTable:
         names.check_keys(partition_key, row_key)
         return self._retry_loop.find(
             self._request("get_entity", partition_key, row_key),
-            lambda: self._service.get_entity(self._name, partition_key, row_key),
+            lambda: self._service.get_entity(self.name, partition_key, row_key),
             None,
         )
 
     def query(self, partition_key: str | None = None) -> Iterator[Entity]:
         """All entities of a partition, or of the table, in key order."""
-        request, marker = Request("query_entities", self._name, partition_key or ""), None
+        request, marker = Request("query_entities", self.name, partition_key or ""), None
         while True:
             page = self._retry_loop.repeat(
                 request,
-                lambda marker=marker: self._service.query_page(self._name, partition_key, marker),  # type: ignore[misc]
+                lambda marker=marker: self._service.query_page(self.name, partition_key, marker),  # type: ignore[misc]
             )
             yield from page.items
             marker = page.marker
@@ -80,14 +75,17 @@ class RetryingTable:
                 return
 
     def delete(self, partition_key: str, row_key: str, *, condition: Condition = ALWAYS) -> Outcome:
-        """Delete an entity."""
+        """Delete an entity. `Missing` if it does not exist.
+
+        condition: on the entity.
+        """
         names.check_keys(partition_key, row_key)
         return self._retry_loop.write(
             self._request("delete_entity", partition_key, row_key),
-            lambda: self._service.delete_entity(self._name, partition_key, row_key, condition.if_match),
+            lambda: self._service.delete_entity(self.name, partition_key, row_key, condition.if_match),
             conditional=condition != ALWAYS,
             absent_is=Done(),
         )
 
     def _request(self, operation: str, partition_key: str, row_key: str) -> Request:
-        return Request(operation, self._name, f"{partition_key}/{row_key}")
+        return Request(operation, self.name, f"{partition_key}/{row_key}")
