@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import socket
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -30,7 +29,7 @@ from azure_account.location import Location
 from coordination.cli.as_json import status_json
 from coordination.cli.as_text import changes, status_text
 from coordination.cli.reading import read_job, read_leader
-from coordination.cli.supervisor import SupervisedCommand, Supervisor
+from coordination.cli.runner import ProgramRunner
 from coordination.connect import brief_settings
 from coordination.names import check_processor, leader_blob
 from coordination.timing import CoordinatorTiming, LeaseTiming
@@ -38,7 +37,6 @@ from foundation.errors import TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
 
     from azure_account.cli.shell import CommandContext
     from coordination.cli.report import JobReport, LeaderReport
@@ -155,11 +153,13 @@ def run(
         raise typer.BadParameter("name the program: CONTAINER/NAME", param_hint="'CONTAINER/NAME'")
     blob = Location.in_account(place.account(), f"{place.container}/{leader_blob(place.path)}")
     logging.getLogger("coordination").addHandler(logging.NullHandler())  # the lines below say it
-    program = SupervisedCommand(place.path, blob, who, command, shell.env, timing, given.grace)
-    supervisor = Supervisor(program, lambda line: _say(shell, line), shell.clock)
-    with asked_by_signals(supervisor.signalled):
-        code = supervisor.run()
-    raise typer.Exit(code)
+    runner = ProgramRunner(
+        place.path, blob, who, command, shell.env, timing, given.grace, lambda line: _say(shell, line)
+    )
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as by `nohup`
+            signal.signal(number, lambda number, _: runner.receive(number))
+    raise typer.Exit(runner.run())
 
 
 def _watch(shell: CommandContext, read: Callable[[], Report], every: float, *, as_json: bool) -> None:
@@ -199,21 +199,3 @@ def _print_news(shell: CommandContext, before: Report | None, report: Report, *,
 
 def _say(shell: CommandContext, line: str) -> None:
     shell.err.print(f"{time_text(shell.now)} {line}")
-
-
-@contextmanager
-def asked_by_signals(ask: Callable[[int], None]) -> Iterator[None]:
-    """Have the signals that end a program call `ask` instead; those that are ignored, as by `nohup`, stay so."""
-
-    def handle(number: int, _: FrameType | None) -> None:
-        ask(number)
-
-    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: old for number in ending if (old := signal.getsignal(number)) is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

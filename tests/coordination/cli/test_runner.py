@@ -10,12 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.retrying.retry_loop import Intercept, Request
-from coordination.cli.supervisor import NOT_FOUND, NOT_STARTED, SupervisedCommand, Supervisor
+from coordination.cli.runner import ProgramRunner
 from coordination.leadership.leader import LeaseLock
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.names import leader_blob
@@ -28,8 +29,6 @@ from tools import reporting
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from foundation.clock import Clock
 
 T = TypeVar("T")
 BLOB = leader_blob("report")
@@ -46,28 +45,21 @@ def account() -> MemoryAccount:
 
 
 class Running:
-    """A supervisor in a thread, what it says, and what it ends with."""
+    """A runner in a thread, what it says, and what it ends with."""
 
     def __init__(
-        self,
-        account: MemoryAccount,
-        script: str,
-        *,
-        command: list[str] | None = None,
-        clock: Clock | None = None,
+        self, account: MemoryAccount, script: str, *, command: list[str] | None = None, grace: float = 10.0
     ) -> None:
-        program = SupervisedCommand(
-            "report", blob_in(account, BLOB), "one", command or ["sh", "-c", script], os.environ, QUICK, 10.0
-        )
         self.said: list[str] = []
-        self.supervisor = Supervisor(program, self.said.append, clock or SystemClock())
+        where, command = blob_in(account, BLOB), command or ["sh", "-c", script]
+        self.runner = ProgramRunner("report", where, "one", command, os.environ, QUICK, grace, self.said.append)
         self._ended: list[int | Exception] = []
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self._ended.append(self.supervisor.run())
+            self._ended.append(self.runner.run())
         except (ConfigurationError, OSError) as error:
             self._ended.append(error)
 
@@ -105,11 +97,14 @@ def test_a_command_that_a_signal_ends_is_told_by_the_exit_code(account: MemoryAc
     assert "the command has ended by SIGSEGV" == running.said[-1]
 
 
-def test_a_command_that_cannot_be_started_ends_the_program(account: MemoryAccount, tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_started_ends_the_program(
+    account: MemoryAccount, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     running = Running(account, "", command=[str(tmp_path / "absent")])
-    assert NOT_FOUND == running.result()
-    assert "the command does not run: No such file or directory" == running.said[-1]
-    assert NOT_STARTED == Running(account, "", command=[str(tmp_path)]).result()
+    assert 127 == running.result()
+    assert "the command has ended with exit code 127" == running.said[-1]
+    assert 126 == Running(account, "", command=[str(tmp_path)]).result()
+    assert "Permission denied" in capfd.readouterr().err
     assert free(account)
 
 
@@ -122,7 +117,7 @@ def test_a_broken_lease_stops_the_command_and_the_next_term_has_a_higher_epoch(
     wait_for(lambda: len(lines_of(file)) == 1)
     account.container("box").break_lease(BLOB)
     wait_for(lambda: len(lines_of(file)) == 3)
-    running.supervisor.signalled(signal.SIGTERM)
+    running.runner.receive(signal.SIGTERM)
     assert 143 == running.result()
     first, stopped, second, last = lines_of(file)
     assert ("stopped", "stopped") == (stopped, last)
@@ -144,11 +139,45 @@ def test_the_second_signal_kills_a_command_that_ignores_the_first(account: Memor
     running = Running(account, f"trap '' TERM; echo begin > {file}; {FOREVER}")
     wait_for(lambda: lines_of(file))
     begin = time.monotonic()
-    running.supervisor.signalled(signal.SIGINT)
-    running.supervisor.signalled(signal.SIGINT)
+    running.runner.receive(signal.SIGINT)
+    running.runner.receive(signal.SIGINT)
     assert 130 == running.result()
     assert time.monotonic() - begin < 8, "the grace is ten seconds"
     assert "the command was stopped by SIGKILL" == running.said[-1]
+
+
+def test_a_command_that_ignores_the_signal_is_killed_after_the_grace(account: MemoryAccount, tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    running = Running(account, f"trap '' TERM; echo begin > {file}; {FOREVER}", grace=1.0)
+    wait_for(lambda: lines_of(file))
+    begin = time.monotonic()
+    running.runner.receive(signal.SIGTERM)
+    assert 143 == running.result()
+    assert "the command was stopped by SIGKILL" == running.said[-1]
+    assert 1 <= time.monotonic() - begin
+
+
+def test_a_suspended_command_is_ended_too(account: MemoryAccount, tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    running = Running(account, f"echo $$ > {file}; {FOREVER}", grace=60)
+    wait_for(lambda: lines_of(file))
+    os.kill(int(lines_of(file)[0]), signal.SIGSTOP)
+    running.runner.receive(signal.SIGINT)
+    assert 130 == running.result()
+    assert "the command was stopped by SIGINT" == running.said[-1], "the signal is passed on"
+
+
+@pytest.mark.parametrize("script", ["exit 3", FOREVER])
+def test_processes_of_its_group_end_with_the_command(account: MemoryAccount, tmp_path: Path, script: str) -> None:
+    file = tmp_path / "out"
+    started = f"sh -c \"trap '' TERM; echo \\$\\$ > {file}; {FOREVER}\" & while [ ! -s {file} ]; do sleep 0.05; done"
+    running = Running(account, f"{started}; {script}")
+    wait_for(lambda: lines_of(file))
+    if script == FOREVER:
+        running.runner.receive(signal.SIGTERM)
+    assert running.result() in {3, 143}
+    process = int(lines_of(file)[0])
+    wait_for(lambda: not psutil.pid_exists(process) or psutil.Process(process).status() == psutil.STATUS_ZOMBIE)
 
 
 def test_a_stand_by_says_who_leads_and_takes_over(account: MemoryAccount) -> None:
@@ -178,13 +207,6 @@ def test_a_process_that_is_just_elected_does_not_say_that_it_stands_by(account: 
     assert f"leads box/{BLOB}, epoch {lock.epoch + 1}" == running.said[1]
 
 
-class FastClock(SystemClock):
-    """Forty times as fast."""
-
-    def monotonic(self) -> float:
-        return 40 * super().monotonic()
-
-
 class Reads(Intercept):
     """Counts the reads of blobs that were answered."""
 
@@ -201,29 +223,19 @@ def test_a_blob_whose_first_term_has_not_begun_has_no_leader_to_tell_of(account:
     container, reads, lease_id = account.container("box"), Reads(), str(uuid4())
     container.put(BLOB, LeaseDocument(0).to_json())
     container.acquire_lease(BLOB, lease_id, QUICK.duration)
-    running = Running(account.restarted(reads), "exit 0", clock=FastClock())
-    wait_for(lambda: reads.answered > 20)
+    running = Running(account.restarted(reads), "exit 0")
+    wait_for(lambda: reads.answered > 5)
     assert [] == running.said
     container.release_lease(BLOB, lease_id)
     assert 0 == running.result()
     assert running.said[0].startswith(f"leads box/{BLOB}")
 
 
-def test_another_process_of_the_same_name_is_told_of_when_it_is_no_lease_that_expires(account: MemoryAccount) -> None:
-    with LeaseLock(blob_in(account, BLOB), "one", QUICK) as lock:
-        begin = time.monotonic()
-        running = Running(account, "exit 0", clock=FastClock())
-        wait_for(lambda: running.said)
-        assert [f"stands by: one leads box/{BLOB}, epoch {lock.epoch}"] == running.said
-        assert time.monotonic() - begin > QUICK.duration / 40
-    assert 0 == running.result()
-
-
 def test_a_stand_by_ends_at_a_signal(account: MemoryAccount) -> None:
     with LeaseLock(blob_in(account, BLOB), "other", QUICK):
         running = Running(account, "exit 0")
         wait_for(lambda: running.said)
-        running.supervisor.signalled(signal.SIGTERM)
+        running.runner.receive(signal.SIGTERM)
         assert 143 == running.result()
         assert not free(account)
 
@@ -279,6 +291,6 @@ def test_the_lease_is_not_released_before_the_command_has_ended(account: MemoryA
     wait_for(lambda: any(line.startswith("no longer leads") for line in running.said))
     late.open.set()
     wait_for(lambda: at_release)
-    running.supervisor.signalled(signal.SIGTERM)
+    running.runner.receive(signal.SIGTERM)
     assert 143 == running.result()
     assert ["begin", "stopped"] == at_release[0]
