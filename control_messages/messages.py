@@ -7,9 +7,8 @@
 The reader ignores unknown fields, accepts Samza's `task-name` and `run-id`, and takes a missing version as 1. It
 rejects a later version, whose fields may mean something else, and a field that occurs twice, since JSON parsers differ
 in which one they take. The writer writes only messages that are read back equal, and every message that was read can be
-written. Messages of Samza and of earlier releases lack `partitionCount`, `sequence`, `writer`, `rows`, and for a
-watermark `streamId`, which are then None. Samza's have neither a task count nor a generation: the generation is then 0,
-and the caller gives the count.
+written. Samza's messages lack `partitionCount`, `sequence`, `writer`, `rows`, and for a watermark `streamId`, which are
+then None. They have neither a task count nor a generation: the generation is then 0, and the caller gives the count.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Generation:
     """One building of the store from its source. schema: as JSON, compared by equality. source: likewise.
 
     bootstrapped: it has all that the source had when it was begun. sealed: it is whole, nothing follows. query: the id
-    of the streaming query that fills it; "" without one, or if an older release has written the manifest.
+    of the streaming query that fills it; "" without one.
     """
 
     number: int
@@ -207,12 +207,11 @@ def _generation(fields: Mapping[str, Any]) -> Generation:
         VisibleFrom(fields["serves"]),
         bool(fields["bootstrapped"]),
         bool(fields["sealed"]),
-        str(fields.get("query", "")),
+        str(fields["query"]),
     )
 
 
 def _generation_fields(generation: Generation) -> dict[str, Any]:
-    query = {"query": generation.query} if generation.query else {}
     return {
         "number": generation.number,
         "schema": dict(generation.schema),
@@ -221,7 +220,7 @@ def _generation_fields(generation: Generation) -> dict[str, Any]:
         "serves": generation.serves.value,
         "bootstrapped": generation.bootstrapped,
         "sealed": generation.sealed,
-        **query,
+        "query": generation.query,
     }
 
 

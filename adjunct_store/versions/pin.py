@@ -29,7 +29,7 @@ SHARED = "*"
 class Pin:
     """A pin as it is stored. Only a confirmed one may be used; it never changes to another version while it can be.
 
-    driver: the one driver process whose query uses it, or `SHARED`. "" in pins of older releases.
+    driver: the one driver process whose query uses it, or `SHARED`; "" if the reader has not said which.
     """
 
     version: int
@@ -98,5 +98,4 @@ def from_json(data: bytes, blob: str) -> Pin:
 
 
 def _pin(fields: dict[str, Any]) -> Pin:
-    driver = str(fields.get("driver", ""))
-    return Pin(int(fields["version"]), bool(fields["confirmed"]), str(fields["write-id"]), driver)
+    return Pin(int(fields["version"]), bool(fields["confirmed"]), str(fields["write-id"]), str(fields["driver"]))

@@ -1,7 +1,6 @@
 """How documents are stored: a format version, and for most a digest of themselves, so that damage is noticed. Pure.
 
-The digest is that of the fields sorted by name. One of the fields in the order of the document is read too: an earlier
-release, which took numbers for names, sorted them as numbers.
+The digest is that of the fields sorted by name.
 """
 
 from __future__ import annotations
@@ -35,13 +34,14 @@ class DocumentFormat:
         try:
             fields = json.loads(data)
             check_version(fields["format-version"], self.format_version, f"{self.kind} {blob}")
-            if not is_sealed(fields, fields.pop("digest")):
+            if fields.pop("digest") != digest_of(fields):
                 raise self.damaged(blob, "its digest is not that of its content")
             return parse(fields)
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, ConfigurationError):
                 raise
-            raise self.damaged(blob, f"{error!r}") from error
+            cause = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+            raise self.damaged(blob, cause) from error
 
     def damaged(self, blob: str, cause: str) -> CorruptError:
         """The error of a damaged document."""
@@ -85,11 +85,6 @@ def digest_of(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical(fields)).hexdigest()
 
 
-def is_sealed(fields: Mapping[str, Any], digest: object) -> bool:
-    """Whether the digest is that of the fields: sorted by name, or in the order of the document."""
-    return digest == digest_of(fields) or digest == hashlib.sha256(_canonical(fields, sort_keys=False)).hexdigest()
-
-
 def readable(document: T, blob: str, to_json: Callable[[T], bytes], from_json: Callable[[bytes, str], T]) -> bytes:
     """The document as it is stored. `ConfigurationError` unless a reader of it would read the same."""
     try:
@@ -103,6 +98,6 @@ def readable(document: T, blob: str, to_json: Callable[[T], bytes], from_json: C
     return data
 
 
-def _canonical(fields: Mapping[str, Any], *, sort_keys: bool = True) -> bytes:
-    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
+def _canonical(fields: Mapping[str, Any]) -> bytes:
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return text.encode("utf-8", "surrogatepass")  # names of files may be any bytes

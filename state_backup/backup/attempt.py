@@ -137,7 +137,7 @@ class BackupAttempt:
                 self.stores[store] = _backed_up(local, ())
                 report.planned(0, 0)
                 return previous, before
-            stored = {**self.content, **stored_content(local, root_before, self._known.lost)}
+            stored = {**self.content, **stored_content(root_before, self._known.lost)}
             stored = without_worn((file.content for file in local.all_files()), stored)
             files = to_upload(local, stored)
         done = self.stores[store] = _backed_up(local, files)

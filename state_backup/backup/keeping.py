@@ -1,8 +1,7 @@
 """How many checkpoints a state keeps. The number is the state's, not that of a run: it is in the record (`keep`).
 
 A run without a number goes on with it, a higher one replaces it, a lower one is ignored with a warning. `set_keep` is
-the order to keep fewer; it fences nobody, and a writer follows the record that it reads. Records of earlier releases
-have no number: a writer that runs writes its own again, one that opens the state keeps as many as there are.
+the order to keep fewer; it fences nobody, and a writer follows the record that it reads.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from azure_account.location import Location
 from foundation.arguments import Range, checked
 from foundation.errors import NotFoundError
 from state_backup.record.location import open_location
+from state_backup.record.record import LEAST_KEPT
 from state_backup.record.store import record_store
 
 if TYPE_CHECKING:
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("state_backup")
 
 
-LEAST_KEPT = 2
 Kept = Annotated[int, Range(LEAST_KEPT)]
-"""How many checkpoints stay. With fewer, a restore would be overtaken by the next backup."""
+"""How many checkpoints stay."""
 
 
 @checked
@@ -48,12 +47,7 @@ def set_keep(where: Location, keep: Kept) -> None:
 
 
 def kept(state: str, record: CheckpointRecord, wanted: int | None) -> int:
-    """How many checkpoints a run keeps. wanted: its own number, None without one. A run may keep more, not fewer.
-
-    A state that does not say either, since an earlier release wrote it, keeps those that it has.
-    """
-    if record.keep is None:
-        return max(LEAST_KEPT, len(record.checkpoints)) if wanted is None else wanted
+    """How many checkpoints a run keeps. wanted: its own number, None without one. A run may keep more, not fewer."""
     if wanted is not None and wanted < record.keep:
         text = "%s keeps %d checkpoints, also in this run, which asks for %d. To keep fewer: set_keep(…, %d), or `keep`"
         logger.warning(text, state, record.keep, wanted, wanted)

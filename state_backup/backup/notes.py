@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from azure_account.documents.document import Stored
-from azure_account.documents.form import sealed, unsealed
+from azure_account.documents.form import DocumentFormat, sealed
 from foundation.errors import AzureBlobError
 from state_backup.index import snapshot_index
 from state_backup.local.scan import ChecksumCache
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from state_backup.index.snapshot_index import SnapshotIndex
     from state_backup.record.record import CheckpointRecord
 
+_FORM = DocumentFormat("Notes", 1, "Delete the file.")
 _TEXT = ("utf-8", "surrogatepass")
 """Names of files may be any bytes."""
 _SETS = ("with_ttl", "gone", "unused", "without_tags", "lost")
@@ -49,7 +50,8 @@ class WriterNotes:
 
     def to_json(self) -> bytes:
         """As they are stored."""
-        fields: dict[str, Any] = {name: sorted(getattr(self, name)) for name in _SETS}
+        fields: dict[str, Any] = {"format-version": _FORM.format_version}
+        fields |= {name.replace("_", "-"): sorted(getattr(self, name)) for name in _SETS}
         fields["record"] = record.to_json(self.stored.document).decode(*_TEXT)
         fields["etag"], fields["looked"] = self.stored.etag, self.looked
         fields["indexes"] = {blob: snapshot_index.to_json(index).decode(*_TEXT) for blob, index in self.indexes.items()}
@@ -59,14 +61,17 @@ class WriterNotes:
     @classmethod
     def from_json(cls, data: bytes, blob: str) -> WriterNotes | None:
         """The inverse; None for notes that are damaged or of another release. blob: of the record."""
-        try:
-            fields = unsealed(data)
+
+        def notes(fields: dict[str, Any]) -> WriterNotes:
             return cls(
                 Stored(record.from_json(fields["record"].encode(*_TEXT), blob), fields["etag"]),
                 {name: snapshot_index.from_json(text.encode(*_TEXT), name) for name, text in fields["indexes"].items()},
                 looked=float(fields["looked"]),
-                **{name: frozenset(fields[name]) for name in _SETS},
+                **{name: frozenset(fields[name.replace("_", "-")]) for name in _SETS},
                 read_files={store: ChecksumCache.from_json(each) for store, each in fields["read-files"].items()},
             )
-        except (AttributeError, KeyError, TypeError, ValueError, AzureBlobError):
+
+        try:
+            return _FORM.read(data, blob, notes)
+        except AzureBlobError:
             return None

@@ -33,8 +33,7 @@ class WriterSettings:
     opening: an id of this opening, which goes into the record. By default random.
     ttl: new blobs have a TTL until a checkpoint is committed that needs them. Without it a backup makes a request less
     for each new blob; what a killed process has uploaded then stays until the state is opened again or swept.
-    inline_bytes: files that have no blob yet are in the snapshot index, if together they are no larger. By default none
-    is: an index with such files has a format version that earlier releases refuse.
+    inline_bytes: files that have no blob yet are in the snapshot index, if together they are no larger.
     """
 
     keep: Kept | None = None

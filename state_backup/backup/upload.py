@@ -18,13 +18,15 @@ from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
+from blake3 import blake3 as new_blake3
+
 from azure_account.readback import request_and_read_back
 from azure_account.values import BLOCKS_OF_A_BLOB, IF_ABSENT, Missing
 from foundation.errors import ConfigurationError, ConflictError, TransientError
 from foundation.parallel import pool, results
 from state_backup.index.packs import grouped
 from state_backup.index.snapshot_index import FileBlob
-from state_backup.local.scan import SNAPSHOT_STEP, ExpectedChecksum, open_file
+from state_backup.local.scan import SNAPSHOT_STEP, open_file
 from state_backup.record.ttl import WITH_TTL, WITHOUT_TAGS
 
 if TYPE_CHECKING:
@@ -147,19 +149,19 @@ class FileUploader:
     def _uploaded(self, root: Path, file: LocalFile, progress: Callable[[int], object]) -> str:
         """Upload a file under a new name. `_BlocksGoneError` if its blocks are not there any more."""
         blob = self._new_name()
-        expected = ExpectedChecksum(file.checksum, file.blake3)
+        found = new_blake3()
         staged: list[Future[None]] = []
         try:
             for piece in self._pieces(root, file):
                 if self._stopped.is_set():
                     raise CancelledError
-                expected.update(piece)
+                found.update(piece)
                 staged.append(self._stage(blob, len(staged), piece, progress))
                 if any(each.done() and each.exception() for each in staged[-_LOOKED_AT:]):
                     break
         finally:
             results(staged)
-        if not expected.matches:
+        if found.hexdigest() != file.blake3:
             raise _changed(root, file)
         ids = [_block_id(number) for number in range(len(staged))]
         commit = self._container.commit_block_list
@@ -233,14 +235,12 @@ def read_file(root: Path, file: LocalFile) -> bytes:
 
 def _read_into(space: memoryview, root: Path, file: LocalFile) -> None:
     """Read a whole file. `ConflictError` if it is not the one that was scanned."""
-    expected = ExpectedChecksum(file.checksum, file.blake3)
     with _opened(root, file) as source, _readable(root, file):
         read = 0
         while length := source.readinto(space[read:]):
             read += length
         longer = source.read(1)
-    expected.update(space)
-    if read != len(space) or longer or not expected.matches:
+    if read != len(space) or longer or new_blake3(space).hexdigest() != file.blake3:
         raise _changed(root, file)
 
 

@@ -28,7 +28,7 @@ from foundation.errors import AzureBlobError, NotFoundError
 from foundation.report import ProgressCallbacks
 from state_backup.backup.arguments import MayBeEmpty, check_all_given, checked_stores, may_be_empty
 from state_backup.backup.attempt import AttemptOptions, BackupAttempt, KnownContent
-from state_backup.backup.keeping import LEAST_KEPT, kept
+from state_backup.backup.keeping import kept
 from state_backup.backup.notes import WriterNotes
 from state_backup.backup.settings import TaskIdentity, WriterHandover, WriterSettings
 from state_backup.index.checkpoint_id import CheckpointId, next_id
@@ -125,7 +125,6 @@ class StateWriter:
     ) -> None:
         self._storage, self._owner, self._settings = storage, owner, settings
         self._record = record
-        self._keep = record.document.keep or LEAST_KEPT
         self._indexes: dict[str, SnapshotIndex] = {}
         """The snapshot indexes of the checkpoints in the record, by blob."""
         self._left = CleanUp(())
@@ -305,12 +304,12 @@ class StateWriter:
         record = self._record.document
         whole = set(self._indexes) - self._lost
         older = [each for each in record.checkpoints if set(each.indexes.values()) <= whole]
-        newest = self._keep - 1
+        newest = record.keep - 1
         checkpoints = (checkpoint, *older[:newest], *(each for each in older[newest:] if str(each.id) in new.keep))
         known = {**self._indexes, **dict(new.indexes.values())}
         in_use = self._blobs_of({blob: known[blob] for each in checkpoints for blob in each.indexes.values()})
         waste = (self._blobs_of(known) | self._unused) - in_use
-        changed = replace(record, checkpoints=checkpoints, condemned=self._condemned(record, waste), keep=self._keep)
+        changed = replace(record, checkpoints=checkpoints, condemned=self._condemned(record, waste))
         if not self._record.replace(changed):
             return False
         self._go_on_from(known)
@@ -378,7 +377,6 @@ class StateWriter:
     def _go_on_from(self, known: Mapping[str, SnapshotIndex]) -> None:
         """Take notes of the record, which is another one than before. known: its snapshot indexes, and others."""
         record = self._record.document
-        self._keep = record.keep or self._keep  # a sweep of an earlier release leaves it out
         named = {blob for each in record.checkpoints for blob in each.indexes.values()}
         self._indexes = {blob: index for blob, index in known.items() if blob in named}
         in_use, condemned = self._blobs_of(self._indexes), set(record.condemned)

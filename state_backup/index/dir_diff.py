@@ -68,10 +68,7 @@ def is_unchanged(local: LocalDir, previous: DirIndex) -> bool:
 
 
 def _is_same(file: LocalFile, before: FileIndex) -> bool:
-    """All but the creation time: Linux has the last change of the inode for it, and a new hard link changes that.
-
-    Samza compares no times at all.
-    """
+    """All but the creation time: Linux has the last change of the inode for it, and a new hard link changes that."""
     now, then = file.metadata, before.metadata
     return (
         (file.blake3, file.checksum, file.name) == (before.blake3, before.checksum, before.name)
@@ -80,31 +77,13 @@ def _is_same(file: LocalFile, before: FileIndex) -> bool:
     )
 
 
-def stored_content(
-    local: LocalDir, previous: DirIndex | None, lost: Collection[str] = frozenset()
-) -> dict[Content, Blobs]:
-    """The content that the snapshot before has in blobs, and these; without what needs blobs that are lost.
-
-    A file of an index without BLAKE3 (one of Samza) counts if path, size and CRC-32 are those of the local file.
-    """
-    files = () if previous is None else previous.files()
-    before = {path: file for path, file in files if not any(blob.blob_id in lost for blob in file.blobs)}
-    stored = {
-        (file.blake3, file.metadata.size): file.blobs for file in before.values() if file.blake3 and not file.data
+def stored_content(previous: DirIndex | None, lost: Collection[str] = frozenset()) -> dict[Content, Blobs]:
+    """The content that the snapshot before has in blobs, and these; without what needs blobs that are lost."""
+    return {
+        (file.blake3, file.metadata.size): file.blobs
+        for _, file in (() if previous is None else previous.files())
+        if not file.data and not any(blob.blob_id in lost for blob in file.blobs)
     }
-    for file in local.all_files():
-        old = before.get(file.path)
-        if (
-            old is not None
-            and not old.blake3
-            and (old.metadata.size, old.checksum)
-            == (
-                file.metadata.size,
-                file.checksum,
-            )
-        ):
-            stored.setdefault(file.content, old.blobs)
-    return stored
 
 
 def to_upload(local: LocalDir, stored: Mapping[Content, Blobs]) -> tuple[LocalFile, ...]:

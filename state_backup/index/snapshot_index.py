@@ -1,24 +1,21 @@
 """The snapshot index: which files a snapshot of a directory has, and in which blobs their bytes are. Pure.
 
 The JSON has the names of Samza's `SnapshotIndex`, and of our own `format-version`, `digest` (SHA-256 of the document
-without it), and for each file `blake3`; for each directory `permissions`. An index without these is one of Samza.
+without it), and for each file `blake3`; for each directory `permissions`.
 A file in a pack (`packs`) has `pack-offset` and `pack-size` with its blob: where its bytes begin in it, and the bytes
-of the whole blob. A small file may have its bytes in the index (`data`, in base64) and no blob. An index with such
-files has format version 3, one with packs 2, one without either 1: older releases read what they know.
-The labels in `snapshot-metadata` of an earlier release may be numbers, null or blank: they are read, as text.
+of the whole blob. A small file may have its bytes in the index (`data`, in base64) and no blob.
 
     {"format-version":1, "creation-time-millis":…, "snapshot-metadata":{"checkpoint-id":"…","job-name":"…",…},
      "dir-index":{"dir-name":"", "files-present":[{"file-name":"000012.sst","blobs":[{"blob-id":"…","offset":0}],
                                                    "file-metadata":{"size":42,"permissions":"rw-r--r--",…},
                                                    "checksum":123,"blake3":"…"}],
-                  "files-removed":[…], "sub-dirs-present":[…], "sub-dirs-removed":[…]},
+                  "files-removed":[…], "sub-dirs-present":[…], "sub-dirs-removed":[…], "permissions":"rwxr-xr-x"},
      "prev-snapshot-index-blob-id":null, "digest":"…"}
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,16 +23,14 @@ from sys import intern
 from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
-from azure_account.documents.form import check_version, damaged, is_sealed, sealed
-from foundation.errors import ConfigurationError
+from azure_account.documents.form import DocumentFormat, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 
-FORMAT_VERSION = 3
-_WITH_PACKS, _WITHOUT_PACKS = 2, 1
+_FORM = DocumentFormat("Snapshot index", 1, "Restore an older checkpoint.")
 _BLAKE3 = re.compile("[0-9a-f]{64}")
 _PERMISSIONS = re.compile("([r-][w-][x-]){3}")
 _LARGEST = 2**63
@@ -68,7 +63,7 @@ class FileMetadata:
 
 @dataclass(frozen=True, slots=True)
 class FileIndex:
-    """One file. blobs: by offset; none for an empty file. checksum: CRC-32. blake3: hexadecimal; empty in Samza's.
+    """One file. blobs: by offset; none for an empty file. checksum: CRC-32. blake3: hexadecimal.
 
     data: its bytes, if they are in the index and not in blobs.
     """
@@ -77,7 +72,7 @@ class FileIndex:
     blobs: tuple[FileBlob, ...]
     metadata: FileMetadata
     checksum: int
-    blake3: str = ""
+    blake3: str
     data: bytes = b""
 
     def extents(self) -> Iterator[tuple[FileBlob, int]]:
@@ -88,7 +83,7 @@ class FileIndex:
 
 @dataclass(frozen=True)
 class DirIndex:
-    """One directory. Its name is empty for the root. permissions: empty in Samza's.
+    """One directory. Its name is empty for the root.
 
     What was removed is what the snapshot before had; a file that has changed is in both lists.
     """
@@ -98,7 +93,7 @@ class DirIndex:
     files_removed: tuple[FileIndex, ...] = ()
     sub_dirs_present: tuple[DirIndex, ...] = ()
     sub_dirs_removed: tuple[DirIndex, ...] = ()
-    permissions: str = ""
+    permissions: str = "rwx------"
 
     def files(self, path: str = "") -> Iterator[tuple[str, FileIndex]]:
         """All files of the directory and those below it, each with its path (`sub/000012.sst`)."""
@@ -142,7 +137,7 @@ def to_json(index: SnapshotIndex) -> bytes:
     """As it is stored."""
     metadata = index.metadata
     fields = {
-        "format-version": _version(index.root),
+        "format-version": _FORM.format_version,
         "creation-time-millis": index.creation_time_millis,
         "snapshot-metadata": {
             "checkpoint-id": metadata.checkpoint_id,
@@ -157,48 +152,23 @@ def to_json(index: SnapshotIndex) -> bytes:
     return sealed(fields)
 
 
-def _version(directory: DirIndex) -> int:
-    """The lowest format version that has all that the directory has."""
-    files = (*directory.files_present, *directory.files_removed)
-    below = (*directory.sub_dirs_present, *directory.sub_dirs_removed)
-    if any(file.data for file in files):
-        return FORMAT_VERSION
-    packs = any(blob.pack_size for file in files for blob in file.blobs)
-    return max([_WITH_PACKS if packs else _WITHOUT_PACKS, *map(_version, below)])
-
-
 def from_json(data: bytes, blob: str) -> SnapshotIndex:
     """The inverse. `ConfigurationError` for an index of a newer release, `CorruptError` for a damaged one.
 
     File names that are no plain names (`..`, `a/b`) are refused, so no path leaves the directory that is restored.
     """
-    try:
-        fields = json.loads(data)
-        version = fields.get("format-version", 0)
-        check_version(version, FORMAT_VERSION, f"Snapshot index {blob}")
-        digest = fields.pop("digest", None)
-        _require((digest is None and not version) or is_sealed(fields, digest), "its digest is not that of its content")
-        return _index(fields)
-    except (_Unsound, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        if isinstance(error, ConfigurationError):
-            raise
-        cause = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise damaged(f"Snapshot index {blob}", cause, "Restore an older checkpoint.") from error
-
-
-class _Unsound(Exception):  # noqa: N818 - never leaves this module
-    """The document has a wrong value."""
+    return _FORM.read(data, blob, _index)
 
 
 def _index(fields: Mapping[str, Any]) -> SnapshotIndex:
     metadata = fields["snapshot-metadata"]
     root = _dir(fields["dir-index"])
     _require(root.name == "", "its root directory has a name")
-    previous = fields.get("prev-snapshot-index-blob-id")
+    previous = fields["prev-snapshot-index-blob-id"]
     return SnapshotIndex(
         _whole(fields["creation-time-millis"]),
         SnapshotMetadata(
-            *(_label(metadata[name]) for name in ("checkpoint-id", "job-name", "job-id", "task-name", "store-name"))
+            *(_text(metadata[name]) for name in ("checkpoint-id", "job-name", "job-id", "task-name", "store-name"))
         ),
         root,
         None if previous is None else _text(previous),
@@ -212,7 +182,7 @@ def _dir(fields: Mapping[str, Any]) -> DirIndex:
         _all(_file, fields["files-removed"]),
         _all(_sub_dir, fields["sub-dirs-present"]),
         _all(_sub_dir, fields["sub-dirs-removed"]),
-        _permissions(fields.get("permissions", "")),
+        _permissions(fields["permissions"]),
     )
     names = [file.name for file in directory.files_present] + [each.name for each in directory.sub_dirs_present]
     _require(len(names) == len(set(names)), f"a name is there twice in directory {directory.name!r}")
@@ -228,8 +198,7 @@ def _sub_dir(fields: Mapping[str, Any]) -> DirIndex:
 
 def _file(fields: Mapping[str, Any]) -> FileIndex:
     name, metadata = _name(fields["file-name"]), fields["file-metadata"]
-    blake3 = fields.get("blake3", "")
-    _require(blake3 == "" or bool(_BLAKE3.fullmatch(blake3)), f"the BLAKE3 of file {name} is malformed")
+    _require(bool(_BLAKE3.fullmatch(fields["blake3"])), f"the BLAKE3 of file {name} is malformed")
     file = FileIndex(
         name,
         _all(_blob, fields["blobs"]),
@@ -242,7 +211,7 @@ def _file(fields: Mapping[str, Any]) -> FileIndex:
             _permissions(metadata["permissions"]),
         ),
         _whole(fields["checksum"]),
-        blake3,
+        fields["blake3"],
         base64.b64decode(fields.get("data", ""), validate=True),
     )
     if file.data:
@@ -258,7 +227,7 @@ def _file(fields: Mapping[str, Any]) -> FileIndex:
 
 
 def _blob(fields: Mapping[str, Any]) -> FileBlob:
-    pack = _whole(fields.get("pack-offset", 0)), _whole(fields.get("pack-size", 0))
+    pack = (_whole(fields["pack-offset"]), _whole(fields["pack-size"])) if "pack-size" in fields else (0, 0)
     return FileBlob(_text(fields["blob-id"]), _whole(fields["offset"]), *pack)
 
 
@@ -280,26 +249,19 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _label(value: Any) -> str:
-    """Only people read it."""
-    _require(value is None or isinstance(value, str | int | float), f"{str(value)[:40]!r} is no text")
-    return str(value)
-
-
 def _whole(value: Any) -> int:
     _require(type(value) is int and 0 <= value < _LARGEST, f"{str(value)[:40]!r} is no whole number of at least 0")
     return int(value)
 
 
 def _permissions(value: Any) -> str:
-    sound = isinstance(value, str) and (value == "" or bool(_PERMISSIONS.fullmatch(value)))
-    _require(sound, f"{str(value)[:40]!r} are no permissions, which are like rwxr-x---")
+    _require(bool(_PERMISSIONS.fullmatch(value)), f"{str(value)[:40]!r} are no permissions, which are like rwxr-x---")
     return intern(str(value))
 
 
 def _require(holds: bool, cause: str) -> None:
     if not holds:
-        raise _Unsound(cause)
+        raise ValueError(cause)
 
 
 def _dir_fields(directory: DirIndex) -> dict[str, Any]:

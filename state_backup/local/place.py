@@ -205,8 +205,7 @@ def apply_permissions(root: Path, index: DirIndex) -> None:
     for below in index.sub_dirs_present:
         apply_permissions(root / below.name, below)
     sync(root)
-    if index.permissions:
-        root.chmod(mode_of(index.permissions) | root.stat().st_mode & stat.S_ISGID)
+    root.chmod(mode_of(index.permissions) | root.stat().st_mode & stat.S_ISGID)
 
 
 def set_time(file: int | Path, metadata: FileMetadata, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -223,7 +222,7 @@ def set_time(file: int | Path, metadata: FileMetadata, clock: Clock = SYSTEM_CLO
 
 
 def mode_of(permissions: str) -> int:
-    """`rwxr-x---` as a number. Samza's indexes have permissions too."""
+    """`rwxr-x---` as a number."""
     return sum(1 << (8 - place) for place, letter in enumerate(permissions) if letter != "-")
 
 

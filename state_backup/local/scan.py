@@ -59,33 +59,6 @@ class Checksums:
         return self._blake3.hexdigest()
 
 
-@dataclass
-class ExpectedChecksum:
-    """Whether bytes that come piece by piece are those that were backed up, by the strongest checksum that is known.
-
-    crc32, blake3: of an index. Samza's indexes have no BLAKE3, which is "" then.
-    """
-
-    crc32: int
-    blake3: str
-
-    def __post_init__(self) -> None:
-        self._blake3 = new_blake3() if self.blake3 else None
-        self._crc32 = 0
-
-    def update(self, piece: bytes | memoryview) -> None:
-        """Take the next piece."""
-        if self._blake3 is None:
-            self._crc32 = zlib.crc32(piece, self._crc32)
-        else:
-            self._blake3.update(piece)
-
-    @property
-    def matches(self) -> bool:
-        """Of the pieces so far."""
-        return self._crc32 == self.crc32 if self._blake3 is None else self._blake3.hexdigest() == self.blake3
-
-
 class ChecksumCache:
     """Checksums of the files of the last scan: in the next, one of the same inode, size and time is not read.
 

@@ -26,6 +26,8 @@ BACKEND = "state_backup"
 """The name under which a checkpoint has the snapshot indexes of this package, beside those of other backends."""
 MOST_CONDEMNED = 20_000
 """Names that the list of condemned blobs should have; what else is to be deleted is condemned later."""
+LEAST_KEPT = 2
+"""Checkpoints that a state keeps at least: with fewer, a restore would be overtaken by the next backup."""
 _CHECKPOINT_VERSION = 2
 
 
@@ -43,7 +45,7 @@ class CheckpointRecord:
     """checkpoints: newest first. epoch: of the writer. write_id: of the last write. condemned: blobs to be deleted.
 
     writer: who has the state. Each opening has an id of its own: two processes may have been given one epoch.
-    keep: how many checkpoints can be restored. None in a record of an earlier release: there each run had a number.
+    keep: how many checkpoints can be restored.
     """
 
     epoch: int
@@ -51,7 +53,7 @@ class CheckpointRecord:
     checkpoints: tuple[Checkpoint, ...] = ()
     condemned: tuple[str, ...] = ()
     writer: str = ""
-    keep: int | None = None
+    keep: int = LEAST_KEPT
 
     @property
     def newest(self) -> Checkpoint | None:
@@ -66,10 +68,11 @@ def to_json(record: CheckpointRecord) -> bytes:
         "epoch": record.epoch,
         "writer": record.writer,
         "write-id": record.write_id,
+        "keep": record.keep,
         "checkpoints": [_checkpoint_fields(checkpoint) for checkpoint in record.checkpoints],
         "condemned": list(record.condemned),
     }
-    return sealed(fields if record.keep is None else {**fields, "keep": record.keep})
+    return sealed(fields)
 
 
 def from_json(data: bytes, blob: str) -> CheckpointRecord:
@@ -95,15 +98,14 @@ def _record(fields: Mapping[str, Any]) -> CheckpointRecord:
         tuple(_checkpoint(each) for each in fields["checkpoints"]),
         tuple(map(str, fields["condemned"])),
         str(fields["writer"]),
-        None if fields.get("keep") is None else int(fields["keep"]),
+        int(fields["keep"]),
     )
 
 
 def _checkpoint(fields: Mapping[str, Any]) -> Checkpoint:
-    markers = fields["state-checkpoint-markers"].get(BACKEND, {})
     return Checkpoint(
         CheckpointId.parse(fields["checkpoint-id"]),
-        {str(store): str(blob) for store, blob in markers.items()},
+        {str(store): str(blob) for store, blob in fields["state-checkpoint-markers"][BACKEND].items()},
         {str(name): str(offset) for name, offset in fields["input-offsets"].items()},
     )
 

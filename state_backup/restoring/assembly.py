@@ -150,7 +150,7 @@ def _plan(container: BlobContainer, blob: str, target: Target, threads: int) -> 
     there = _content_of((*target.sources, place.downloaded(target.directory)), threads, known)
     new = place.restoring(target.directory)
     for path, file in plan.root.files():
-        source = there.pop((file.blake3, file.metadata.size), None) if file.blake3 and file.metadata.size else None
+        source = there.pop((file.blake3, file.metadata.size), None) if file.metadata.size else None
         if source is None:
             plan.missing[new / path] = file
         else:
@@ -188,7 +188,7 @@ def _keep(plan: _Plan) -> None:
         _link(there, new)
     for new, there in plan.copies.items():
         _copy(there, new)
-    wanted = {file.blake3: new for new, file in plan.missing.items() if file.blake3}
+    wanted = {file.blake3: new for new, file in plan.missing.items()}
     for blake3, there in begun(place.downloaded(plan.directory), wanted):
         if not os.path.lexists(wanted[blake3]):
             _link(there, wanted[blake3])

@@ -14,13 +14,15 @@ from contextlib import ExitStack
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
+from blake3 import blake3 as new_blake3
+
 from azure_account.documents.document import FETCHES
 from foundation.disk_advice import next_step
 from foundation.errors import ConfigurationError, CorruptError
 from foundation.parallel import pool, results
 from state_backup.index.packs import runs
 from state_backup.local.place import set_time
-from state_backup.local.scan import READ_BYTES, ExpectedChecksum
+from state_backup.local.scan import READ_BYTES
 from state_backup.restoring.packed import fetch_run
 from state_backup.restoring.pieces import PieceJournal
 
@@ -168,7 +170,7 @@ def _unreported(_: int) -> None:
 
 def _begun(descriptor: int, path: Path, file: FileIndex, parts: int) -> PieceJournal | None:
     """The notes of a file of several pieces: those of an earlier download, or new ones. `OSError` for another file."""
-    notes = PieceJournal(descriptor, file, parts) if file.blake3 and parts > 1 else None
+    notes = PieceJournal(descriptor, file, parts) if parts > 1 else None
     if os.fstat(descriptor).st_size:
         if notes is None or not notes.are_there:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -193,11 +195,11 @@ def _write(path: Path, file: FileIndex, data: memoryview) -> None:
 
 
 def _verify(descriptor: int, path: Path, file: FileIndex) -> None:
-    expected = ExpectedChecksum(file.checksum, file.blake3)
+    found = new_blake3()
     os.lseek(descriptor, 0, os.SEEK_SET)
     while piece := os.read(descriptor, READ_BYTES):
-        expected.update(piece)
-    if not expected.matches:
+        found.update(piece)
+    if found.hexdigest() != file.blake3:
         raise _corrupt(file, f"the bytes restored to {path} have another checksum")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
+from blake3 import blake3 as new_blake3
+
 from azure_account.documents.document import FETCHES
-from state_backup.local.scan import ExpectedChecksum
 
 if TYPE_CHECKING:
     from azure_account.container import BlobContainer
@@ -38,6 +39,4 @@ def fetch_run(container: BlobContainer, run: PackRange[K]) -> dict[K, memoryview
 
 def _is_of(file: FileIndex, data: memoryview) -> bool:
     """Whether these are the bytes of a file."""
-    expected = ExpectedChecksum(file.checksum, file.blake3)
-    expected.update(data)
-    return len(data) == file.metadata.size and expected.matches
+    return len(data) == file.metadata.size and new_blake3(data).hexdigest() == file.blake3

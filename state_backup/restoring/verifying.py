@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from blake3 import blake3 as new_blake3
+
 from azure_account.documents.document import FETCHES
 from azure_account.location import Location
 from foundation.arguments import Count, checked
@@ -18,7 +20,6 @@ from foundation.parallel import concurrent_map
 from foundation.report import ProgressCallbacks
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.index.packs import runs
-from state_backup.local.scan import ExpectedChecksum
 from state_backup.record.location import open_location
 from state_backup.record.store import record_store
 from state_backup.record.stored_index import read_index
@@ -193,7 +194,7 @@ class _CheckpointAudit:
         return "it is condemned: the next clean-up deletes it" if blob in self._condemned else ""
 
     def _properties(self, blob: str) -> BlobProperties | None:
-        """Of a blob in the listing, or elsewhere, as an index of Samza may name it."""
+        """Of a blob in the listing, or elsewhere, where an index should name none."""
         if not self._names.owns(blob) and blob not in self._listed:
             found = self._container.properties(blob)
             if found is not None:
@@ -204,12 +205,12 @@ class _CheckpointAudit:
         """Why the bytes are not those that were backed up; nothing if they are."""
         try:
             for fetched in range(FETCHES):  # a bit may have been flipped on the way
-                expected = ExpectedChecksum(file.checksum, file.blake3)
+                found = new_blake3()
                 for piece in self._pieces(file):
-                    expected.update(piece)
+                    found.update(piece)
                     if not fetched:
                         progress(len(piece))
-                if expected.matches:
+                if found.hexdigest() == file.blake3:
                     return {}
         except NotFoundError:
             return {content: _GONE}

@@ -6,6 +6,8 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+from azure_account.documents.form import check_version
+from foundation.errors import ConfigurationError
 from state_backup.local.durable import replace_bytes
 from state_backup.spark.location import beside
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("state_backup")
 
-_FILE = "backup.json"
+_FILE, _VERSION = "backup.json", 1
 
 
 def openings_of(location: Path) -> list[str]:
@@ -23,14 +25,19 @@ def openings_of(location: Path) -> list[str]:
     Two while one opens the state: a process may die between the file and the opening.
     """
     try:
-        return [str(each) for each in json.loads(beside(location, _FILE).read_text("utf-8"))["openings"]]
+        fields = json.loads(beside(location, _FILE).read_text("utf-8"))
+        check_version(fields["format-version"], _VERSION, str(beside(location, _FILE)))
+        return [str(each) for each in fields["openings"]]
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
         logger.warning("%s is damaged, so the backup counts: %s", beside(location, _FILE), error)
         return []
 
 
 def note_openings(location: Path, openings: list[str]) -> None:
     """Replace them."""
-    replace_bytes(beside(location, _FILE), json.dumps({"openings": openings}).encode("ascii"))
+    fields = {"format-version": _VERSION, "openings": openings}
+    replace_bytes(beside(location, _FILE), json.dumps(fields).encode("ascii"))

@@ -248,9 +248,9 @@ def test_indexes_that_are_damaged_newer_or_lead_out_of_the_directory_restore_not
     bad = [
         (data.replace(b"1.sst", b"2.sst"), CorruptError, "its digest is not that of its content"),
         (
-            sealed({**fields, "format-version": 4}),
+            sealed({**fields, "format-version": 2}),
             ConfigurationError,
-            "has format version 4; this release reads up to 3",
+            "has format version 2; this release reads up to 1",
         ),
         *((named(name), CorruptError, "would leave its directory") for name in ("..", ".", "a/b", "/etc/a", "a\0b")),
     ]

@@ -73,11 +73,11 @@ def test_one_of_a_newer_release_is_not_damaged() -> None:
 @pytest.mark.parametrize(
     ("data", "cause"),
     [
-        (b"", "JSONDecodeError"),
-        (b"[]", "TypeError"),
-        (b'{"format-version":1}', "KeyError"),
+        (b"", "Expecting value"),
+        (b"[]", "list indices must be"),
+        (b'{"format-version":1}', "'digest' is missing"),
         (to_json(MANIFEST).replace(b'"epoch":3', b'"epoch":4'), "its digest is not that of its content"),
-        (sealed({"format-version": 1, "epoch": 3}), "KeyError"),
+        (sealed({"format-version": 1, "epoch": 3}), "'writer' is missing"),
         (to_json(replace(MANIFEST, next_generation=4)), r"its generations are \[1, 4\], and the next one is 4"),
         (to_json(replace(MANIFEST, next_version=9)), r"its versions are \[9, 7, 6\], and the next one is 9"),
         (to_json(replace(MANIFEST, versions=MANIFEST.versions[::-1])), r"its versions are \[6, 7, 9\]"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azure_account.documents.form import sealed
-from foundation.errors import ConfigurationError, NotFoundError
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from state_backup import MayBeEmpty, TaskIdentity, checkpoints, open_state, plan_sweep, restore, set_keep, sweep
 from state_backup.backup.settings import WriterSettings
 from state_backup.record.names import StateNames
-from state_backup.record.record import from_json, to_json
+from state_backup.record.record import from_json
 from state_backup.record.store import record_store
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, state_in, write
 
@@ -48,14 +47,6 @@ def back_up(writer: StateWriter, live: Path, times: int) -> int:
     for number in range(times):
         writer.back_up({"store": write(live, {"a": str(number).encode()})})
     return len(writer.checkpoints)
-
-
-def as_an_earlier_release_has_it(container: BlobContainer) -> None:
-    """Its records have no field `keep`, and what it writes has none."""
-    fields = json.loads(container.get(RECORD).data)
-    for name in ("keep", "digest"):
-        fields.pop(name)
-    container.put(RECORD, sealed(fields))
 
 
 def test_a_run_that_says_nothing_keeps_what_the_state_has(container: BlobContainer, live: Path) -> None:
@@ -105,32 +96,18 @@ def test_an_order_needs_a_state_and_keeps_two_at_least(container: BlobContainer,
         set_keep(state_in(container), 1)
 
 
-def test_a_record_of_an_earlier_release_keeps_what_it_has(container: BlobContainer, live: Path) -> None:
-    assert 6 == back_up(opened(container, keep=6), live, 7)
-    as_an_earlier_release_has_it(container)
-    assert 6 == back_up(opened(container), live, 3)
-    as_an_earlier_release_has_it(container)
-    assert 3 == back_up(opened(container, keep=3), live, 2)
-
-
-def test_a_sweep_of_an_earlier_release_under_a_writer_changes_nothing(container: BlobContainer, live: Path) -> None:
-    writer = opened(container, keep=4)
-    assert 4 == back_up(writer, live, 4)
-    as_an_earlier_release_has_it(container)
-    assert 4 == back_up(writer, live, 1)
-    assert 4 == back_up(opened(container), live, 1)
-
-
-def test_the_number_is_read_as_it_is_written_and_one_that_is_none_is_corrupt(
+def test_the_number_is_read_as_it_is_written_and_a_record_without_one_is_corrupt(
     container: BlobContainer, live: Path
 ) -> None:
     back_up(opened(container, keep=7), live, 1)
     stored = record_store(container, StateNames(STATE)).read()
     assert stored is not None
     assert 7 == stored.document.keep
-    for keep in (None, 2, 7):
-        record = replace(stored.document, keep=keep)
-        assert record == from_json(to_json(record), RECORD)
+    fields = json.loads(container.get(RECORD).data)
+    for name in ("keep", "digest"):
+        fields.pop(name)
+    with pytest.raises(CorruptError, match="'keep' is missing"):
+        from_json(sealed(fields), RECORD)
 
 
 # --- what has become empty --------------------------------------------------------------------------------------------

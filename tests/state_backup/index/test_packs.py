@@ -125,15 +125,15 @@ def test_runs_have_all_files_and_few_other_bytes(seed: int, number: int) -> None
         pack.extend(bytes(at - len(pack)))
         data = draws.randbytes(draws.choice([1, 1000, 200 * KIB, 1500 * KIB]))
         contents[str(each)] = data
-        files[str(each)] = FileIndex(str(each), (FileBlob("pack", 0, at, 0),), metadata(len(data)), 0)
+        files[str(each)] = FileIndex(str(each), (FileBlob("pack", 0, at, 0),), metadata(len(data)), 0, "")
         pack += data
         at += len(data)
     files = {
-        name: FileIndex(name, (FileBlob("pack", 0, file.blobs[0].pack_offset, len(pack)),), file.metadata, 0)
+        name: FileIndex(name, (FileBlob("pack", 0, file.blobs[0].pack_offset, len(pack)),), file.metadata, 0, "")
         for name, file in files.items()
     }
-    whole = FileIndex("whole", (FileBlob("alone", 0),), metadata(5), 0)
-    empty = FileIndex("empty", (), metadata(0), 0)
+    whole = FileIndex("whole", (FileBlob("alone", 0),), metadata(5), 0, "")
+    empty = FileIndex("empty", (), metadata(0), 0, "")
     alone, found = runs({"whole": whole, **files, "empty": empty})
     assert {"whole": whole, "empty": empty} == alone
     read = {
