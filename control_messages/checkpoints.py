@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from control_messages.partition_tracker import Partition, PartitionTracker
 
@@ -30,16 +30,16 @@ class WatermarkCheckpoint:
     idle: list[str]
     heard: dict[str, int]
     since: int
-    partitionCount: int = 0  # noqa: N815
-    sequences: dict[str, int] = field(default_factory=dict)
-    stale: int = 0
-    staleGeneration: int = -1  # noqa: N815
-    isIdle: bool = False  # noqa: N815
-    risenAt: int = 0  # noqa: N815
-    rowsRead: int = 0  # noqa: N815
-    rowsSent: int | None = None  # noqa: N815
-    allCounted: bool = True  # noqa: N815
-    counted: dict[str, int] = field(default_factory=dict)
+    partitionCount: int  # noqa: N815
+    sequences: dict[str, int]
+    stale: int
+    staleGeneration: int  # noqa: N815
+    isIdle: bool  # noqa: N815
+    risenAt: int  # noqa: N815
+    rowsRead: int  # noqa: N815
+    rowsSent: int | None  # noqa: N815
+    allCounted: bool  # noqa: N815
+    counted: dict[str, int]
 
 
 def to_checkpoint(tracker: PartitionTracker) -> tuple[EndOfStreamCheckpoint, WatermarkCheckpoint]:

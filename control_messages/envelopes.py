@@ -89,7 +89,7 @@ def unwrap(envelope: bytes, task_count: int | None = None) -> ControlMessage | b
         kind = MessageType(envelope[0])
     except ValueError:
         known = f"known are 0 to {max(MessageType)}"
-        text = f"The type byte is {envelope[0]}, {known}. Were these bytes written as an envelope?"
+        text = f"The type byte is {envelope[0]}, {known}: these bytes are no envelope, or need a newer release."
         raise BadEnvelopeError(text) from None
     data = envelope[1:]
     return data if kind is MessageType.USER else from_json(kind, data, task_count)

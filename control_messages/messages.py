@@ -217,8 +217,8 @@ def _fields(data: bytes) -> dict[str, Any]:
         raise BadEnvelopeError(str(error)) from error
     version = _integer(fields, "version", 0, LATEST)
     if version is not None and version > VERSION:
-        text = f"{_shown(data)} has version {version}; this release reads up to {VERSION}."
-        raise BadEnvelopeError(f"{text} Upgrade the package on this machine.")
+        text = f"{_shown(data)} has version {version}; this release reads up to {VERSION}"
+        raise BadEnvelopeError(f"{text}, so it needs a newer release of pyspark-azureblob on this machine.")
     return fields
 
 

@@ -26,9 +26,16 @@ def test_the_checkpoints_have_the_fields_of_samza_s_proposal() -> None:
             idle=["b"],
             heard={"a": 5, "b": 5},
             since=0,
+            partitionCount=0,
+            sequences={},
+            stale=0,
+            staleGeneration=-1,
             isIdle=True,
             risenAt=5,
+            rowsRead=0,
+            rowsSent=None,
             allCounted=False,
+            counted={},
         )
         == of_watermark
     )

@@ -101,7 +101,7 @@ def test_fields_of_later_releases_are_ignored() -> None:
         (WATERMARK, b"[1]", "no JSON object"),
         (WATERMARK, b'{"taskName":"a"', "no JSON"),
         (WATERMARK, b'\xff{"taskName":"a"}', "no JSON"),
-        (WATERMARK, b'{"taskName":"a","taskCount":1,"timestamp":5,"version":2}', "reads up to 1. Upgrade the package"),
+        (WATERMARK, b'{"taskName":"a","taskCount":1,"timestamp":5,"version":2}', "so it needs a newer release"),
         (WATERMARK, b'{"taskName":"a","taskCount":1,"timestamp":5,"version":"1"}', "version is '1', it must be an"),
         (WATERMARK, b'{"taskName":"a","taskCount":1}', "watermark without a timestamp"),
         (WATERMARK, b'{"taskName":"a","taskCount":1,"timestamp":null}', "watermark without a timestamp"),

@@ -9,17 +9,25 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.types import StructType
 
+from adjunct_store.versions import manifest, pin
+from azure_account.location import Location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from azureblob_source.read.options import source_options
 from azureblob_source.read.source import ReadPlan
 from azureblob_source.read.stream_source import StreamReader
+from control_messages.messages import ControlMessage, Drain, EndOfStream, Watermark, to_fields
+from state_backup import TaskIdentity, WriterSettings, open_state
+from state_backup.spark.openings import note_openings
+from state_backup.spark.writers import note_writer
+from tests.adjunct_store.versions.test_manifest import MANIFEST
 from tests.azureblob_source.log.committing import ROWS, rows
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
 
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
 
 PAGE = (Path(__file__).parents[2] / "docs" / "FORMATS.md").read_text("utf-8")
-ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \|", re.MULTILINE)
+ROW = re.compile(r"^\| (`[^|]+`) \| ([^|]+) \|", re.MULTILINE)
 
 
 def written_stream() -> MemoryAccount:
@@ -57,17 +65,50 @@ def offsets() -> list[dict[str, Any]]:
     return [StreamReader(plan, StructType()).initialOffset()]
 
 
+def state() -> MemoryAccount:
+    """An account in memory with a state of which two checkpoints were backed up: in a pack, and in the index itself."""
+    account = new_account()
+    where = Location.in_container(account.container("container"), "flights/task-3")
+    with TemporaryDirectory() as folder:
+        for inline_bytes, name in ((0, "000012.sst"), (1000, "CURRENT")):
+            (Path(folder) / name).write_bytes(b"rows")
+            (Path(folder) / f"other-{name}").write_bytes(name.encode())
+            writer = open_state(where, TaskIdentity("flights"), WriterSettings(inline_bytes=inline_bytes))
+            writer.back_up({"store": folder}, {"kafka.flights.0": "1042"})
+        checkpoint = Path(folder) / "checkpoint"
+        note_writer(checkpoint, writer)
+        note_openings(checkpoint, ["id"])
+        for path in Path(folder).glob("*.json"):
+            account.container("container").put(path.name, path.read_bytes())
+    return account
+
+
+MESSAGES: tuple[ControlMessage, ...] = (
+    Watermark("a", 2, 5, 1, idle=True, stream="s", partition_count=8, sequence=7, writer=2, rows=117),
+    EndOfStream("a", 2, "s", 1, 8, 7),
+    Drain("a", 2, "run", 1, "s", 8, 7),
+)
+
+
 WRITTEN: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "Log entries": lambda: blobs(written_stream(), r"/_log/\d+\.json"),
     "Retention boundaries": lambda: blobs(written_stream(), r"/_first\.json"),
     "Offsets of streaming reads": offsets,
+    "Checkpoint records": lambda: blobs(state(), r"/checkpoint\.json"),
+    "Snapshot indexes": lambda: blobs(state(), r"/index/"),
+    "Notes of writers": lambda: blobs(state(), r"\.writer\.json"),
+    "Openings": lambda: blobs(state(), r"\.backup\.json"),
+    "Manifests of stores": lambda: [json.loads(manifest.to_json(MANIFEST))],
+    "Pins": lambda: [json.loads(pin.to_json(pin.Pin(7)))],
+    "Control messages": lambda: [to_fields(message) for message in MESSAGES],
 }
 
 
 def documented(heading: str) -> dict[str, str]:
     """The fields that the page has below a heading, with their types."""
     _, _, section = PAGE.partition(f"## {heading}\n")
-    return dict(ROW.findall(section.partition("\n## ")[0]))
+    rows = ROW.findall(section.partition("\n## ")[0])
+    return {name: type_ for names, type_ in rows for name in re.findall("`([^`]+)`", names)}
 
 
 def fields(value: Any, types: dict[str, str], path: str = "") -> Iterator[str]:
@@ -94,5 +135,5 @@ def test_the_page_names_the_fields_that_are_written(heading: str) -> None:
     found = [set(fields(document, types)) for document in WRITTEN[heading]()]
     assert found
     assert set(types) == set().union(*found)
-    top = {name for name in types if "." not in name}
+    top = {name for name, type_ in types.items() if "." not in name and "absent" not in type_}
     assert [top] * len(found) == [names & top for names in found], "every document has every field"
