@@ -12,7 +12,7 @@ WORKERS ?= auto
 PARALLEL = -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PYTEST ?=
 # A selection may leave a run without a test, which pytest reports by exit code 5.
-SELECTED = $(if $(PYTEST),|| test $$? -eq 5)
+SELECTED = $(if $(PYTEST)$(CHANGED),|| test $$? -eq 5)
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-python-downloads \
 	--no-emit-index-url --python-version 3.11
@@ -52,8 +52,9 @@ soak: setup-test-azurite-native .venv/spark-classes.jsa ## the same for long, wi
 
 # Three on two cores: a test often waits for a process or for storage.
 test: WORKERS := $(if $(filter auto,$(WORKERS)),3,$(WORKERS))
-test: setup-test-azurite-native ## all tests but those with a Spark and the slow ones (PYTEST="-k name" selects)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not spark and not slow and not live" $(PYTEST) $(SELECTED)
+test: setup-test-azurite-native$(if $(CHANGED),-check) ## all tests but those with a Spark and the slow ones (PYTEST="-k name" selects; CHANGED=1: for what has changed since main)
+	$(if $(CHANGED),files=$$($(BIN)/python -m tools.changed) || exit 1; test -n "$$files" || exit 0; )$(BIN)/python -m pytest \
+		$(PARALLEL) -m "not spark and not slow and not live" $(if $(CHANGED),$$files) $(PYTEST) $(SELECTED)
 
 spark: setup-test-azurite-native-pyspark40 .venv/spark-classes.jsa .venv-pyspark40/spark-classes.jsa ## the tests with a Spark but the slow ones, then a part of them on Spark 4.0, the oldest supported
 	$(BIN)/python -m pytest $(PARALLEL) -m "spark and not slow and not live" $(PYTEST) $(SELECTED)
