@@ -1,13 +1,17 @@
-"""Print figures of the code: its size, long signatures, class names with two meanings, clocks, and words to avoid.
+"""Print figures of the code, its tests and documents: `python -m tools.figures [REVISION]`.
 
-Run with `python -m tools.figures`. `tests/docs/test_figures.py` keeps some of them at zero.
+`tests/docs/test_figures.py` keeps some of them at zero.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +19,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
@@ -38,19 +42,25 @@ WORDS = re.compile(
 )
 """Words that a reader has to read twice, or that another word of this repository stands for."""
 
+NEED_THE_LINE_ABOVE = re.compile(r"(The same|Of|Those|They)\b")
+"""A docstring that begins so is understood only with the line above it."""
+
+LEVELS = ("debug", "info", "warning", "error", "exception")
+DOCUMENTS = ("*.md", "docs/**/*.md")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module of a package. path: from the root."""
+    """A module. path: from the root."""
 
     path: str
+    root: Path = ROOT
 
     @cached_property
     def text(self) -> str:
         """The module's source."""
-        return (ROOT / self.path).read_text("utf-8")
+        return (self.root / self.path).read_text("utf-8")
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -112,10 +122,10 @@ class Module:
                 yield f"{self.path}:{node.lineno}"
 
 
-def modules() -> list[Module]:
-    """The modules of all packages."""
-    paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
-    return [Module(path.relative_to(ROOT).as_posix()) for path in paths]
+def modules(root: Path = ROOT, folders: Sequence[str] = PACKAGES) -> list[Module]:
+    """The modules of all packages, or of other folders."""
+    paths = (path for folder in folders for path in sorted((root / folder).rglob("*.py")))
+    return [Module(path.relative_to(root).as_posix(), root) for path in paths]
 
 
 def long_signatures(found: Sequence[Module], most: int = MOST_PARAMETERS) -> list[str]:
@@ -155,20 +165,53 @@ def words(found: Sequence[Module]) -> list[str]:
 def sizes(found: Sequence[Module]) -> list[str]:
     """A line per package, and one for all: modules, lines, and the sizes of functions and modules."""
     groups = {package: [module for module in found if module.package == package] for package in PACKAGES}
-    lines = ["package             modules   lines   function lines   module lines   (median / p90 / max)"]
+    lines = ["package             modules   lines   function lines           module lines   (median / p90 / p99 / max)"]
     for name, group in [("all", list(found)), *groups.items()]:
         of_functions = [_length(function) for module in group for function in module.functions()]
         of_modules = [module.lines for module in group]
         lines.append(
-            f"{name:<20}{len(group):>7}{sum(of_modules):>8,}   {_spread(of_functions):<17}{_spread(of_modules)}"
+            f"{name:<20}{len(group):>7}{sum(of_modules):>8,}   {_spread(of_functions):<25}{_spread(of_modules)}"
         )
     return lines
 
 
-def main() -> None:
+def counts(found: Sequence[Module]) -> Iterator[str]:
+    """A line for each figure that is a count."""
+    folders = Counter(Path(module.path).parent.as_posix() for module in found)
+    yield f"Modules of a folder, at most: {_listed(folders.most_common(5))}"
+    names = Counter(Path(module.path).stem for module in found if not module.path.endswith("__.py"))
+    twice = [(name, count) for name, count in names.most_common() if count > 1]
+    yield f"Module names used twice: {len(twice)}: {_listed(twice)}"
+    calls = Counter(call for module in found for call in _log_calls(module.tree))
+    yield f"Log calls: {_listed((level, calls[level]) for level in LEVELS)}"
+    docstrings = [text for module in found for text in _docstrings(module.tree)]
+    first = Counter(word[1] for text in docstrings if (word := NEED_THE_LINE_ABOVE.match(text)))
+    yield f"Docstrings: {len(docstrings):,}, of which begin with {_listed(first.most_common()) or 'no such word'}"
+
+
+def tests_and_documents(root: Path) -> Iterator[str]:
+    """A line for import contracts, tests and documents."""
+    contracts = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    yield f"Import contracts: {len(contracts)}"
+    tests = modules(root, ["tests"])
+    files = [module for module in tests if Path(module.path).name.startswith("test_")]
+    bodies = [each for module in files for each in module.functions() if each.name.startswith("test_")]
+    all_lines, in_files = (sum(module.lines for module in each) for each in (tests, files))
+    of_bodies = sum(map(_length, bodies))
+    yield (
+        f"Tests: {len(bodies):,} functions, {all_lines:,} lines: {of_bodies:,} of test functions, "
+        f"{in_files - of_bodies:,} of set-up beside them, {all_lines - in_files:,} of helper files"
+    )
+    for folder in ("benchmarks", "demo", "tools"):
+        yield f"Lines of {folder}: {sum(module.lines for module in modules(root, [folder])):,}"
+    pages = [page for pattern in DOCUMENTS for page in root.glob(pattern)]
+    yield f"Documents: {sum(len(page.read_text('utf-8').split()) for page in pages):,} words in {len(pages)} pages"
+
+
+def main(root: Path = ROOT) -> None:
     """Print the figures."""
-    found = modules()
-    print("\n".join(sizes(found)))
+    found = modules(root)
+    print("\n".join([*sizes(found), "", *counts(found), *tests_and_documents(root)]))
     for title, places in (
         (f"Public functions with more than {MOST_PARAMETERS} parameters", long_signatures(found)),
         ("Public class names that are defined twice", ambiguous_classes(found)),
@@ -179,10 +222,18 @@ def main() -> None:
         print("".join(f"  {place}\n" for place in places), end="")
 
 
+def main_of(revision: str) -> None:
+    """Print the figures of another revision."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(["git", "archive", revision], cwd=ROOT, stdout=subprocess.PIPE, check=True)  # noqa: S607
+        subprocess.run(["tar", "-x"], cwd=folder, input=archive.stdout, check=True)  # noqa: S607
+        main(Path(folder))
+
+
 def _public(body: Sequence[ast.stmt], prefix: str) -> Iterator[tuple[str, int]]:
     for node in body:
         name = getattr(node, "name", "_")
-        if isinstance(node, Function) and not name.startswith("_"):
+        if isinstance(node, Function) and (name == "__init__" or not name.startswith("_")):
             yield f"{prefix}{name}", _parameters(node, method=bool(prefix))
         elif isinstance(node, ast.ClassDef) and not name.startswith("_"):
             yield from _public(node.body, f"{prefix}{name}.")
@@ -203,10 +254,29 @@ def _length(function: Function) -> int:
     return (function.end_lineno or function.lineno) - function.lineno + 1
 
 
+def _docstrings(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | Function) and (text := ast.get_docstring(node)):
+            yield text
+
+
+def _log_calls(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=level)):
+                if level in LEVELS and "log" in name.lower():
+                    yield level
+
+
+def _listed(counted: Iterable[tuple[str, int]]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counted)
+
+
 def _spread(lengths: Sequence[int]) -> str:
-    p90 = quantiles(lengths, n=10)[-1] if len(lengths) > 1 else max(lengths, default=0)
-    return f"{median(lengths or [0]):.0f} / {p90:.0f} / {max(lengths, default=0)}"
+    """Median, 90 and 99 %, and the longest."""
+    parts = quantiles(lengths, n=100, method="inclusive") if len(lengths) > 1 else [max(lengths, default=0)] * 99
+    return " / ".join(f"{each:.0f}" for each in (median(lengths or [0]), parts[89], parts[98], max(lengths, default=0)))
 
 
 if __name__ == "__main__":
-    main()
+    main_of(sys.argv[1]) if len(sys.argv) > 1 else main()
