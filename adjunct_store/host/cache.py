@@ -183,8 +183,6 @@ class HostCache:
         counts = {"fetches": 1, "fetchedBytes": made.downloaded_bytes, "linkedBytes": made.kept_bytes}
         for name, number in counts.items():
             self._metrics.count(name, number)
-        text = "Fetched %s: %d bytes in %d files downloaded, %d bytes in %d files were on this host"
-        logger.info(text, target, made.downloaded_bytes, made.downloaded_files, made.kept_bytes, made.kept_files)
 
     def _discard(self, folder: PartitionFolder, lock: Lock) -> None:
         with _released_on_error(lock), exclusive(folder.lock, self._lock_timeout, self._clock):

@@ -93,7 +93,11 @@ def open_fill(
         return transitions.taken_over(opening.next, new_id(), opening.age, query, epoch=terms.epoch)
 
     manifest = storage.manifests.open(own, storage.manifest)
-    return Fill(storage, manifest, continues=continues)
+    filled = Fill(storage, manifest, continues=continues)
+    text = "store %s: a fill of epoch %d begins, generation %d is %s"
+    kind = "continued" if continues else "new"
+    logger.info(text, where.path, filled.epoch, filled.generation.number, kind)
+    return filled
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:

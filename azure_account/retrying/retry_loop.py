@@ -169,8 +169,7 @@ class RetryLoop:
                 return Done(self._attempt(request, send) or "")
             except Ambiguous as failure:
                 if conditional:
-                    self.failed.add()
-                    return Unknown(failure.cause)
+                    return self._unknown(request, failure)
                 lost = failure.cause
                 self._wait(request, failure, started, count)
             except (Throttled, Unreached) as failure:
@@ -186,8 +185,7 @@ class RetryLoop:
         try:
             return Done(self._attempt(request, send) or "")
         except _TRANSIENT as failure:
-            self.failed.add()
-            return Unknown(failure.cause)
+            return self._unknown(request, failure)
         except Absent as failure:
             return Missing(failure.cause)
         except ConditionFailed as failure:
@@ -198,6 +196,11 @@ class RetryLoop:
         self.outage.end()
         return answer
 
+    def _unknown(self, request: Request, failure: Failure) -> Unknown:
+        self.failed.add()
+        logger.debug("%s %s: %s; what it did is found by reading", request.verb, request.target, failure.cause)
+        return Unknown(failure.cause)
+
     def _wait(self, request: Request, failure: Failure, started: float, count: int) -> None:
         self.failed.add()
         elapsed = self.clock.monotonic() - started
@@ -206,6 +209,8 @@ class RetryLoop:
             raise self._error(TransientError, request, failure, started, count) from None
         if isinstance(failure, Unreached):
             self.outage.begin(request, failure, self.policy.deadline)
+        text = "%s %s: %s; attempt %d, the next one in %.1f s"
+        logger.debug(text, request.verb, request.target, failure.cause, count, delay)
         self.clock.sleep(delay)
 
     def _error(

@@ -116,6 +116,7 @@ def append_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry
         check_epoch(log, head, draft.epoch)
         published = -1 if head is None else max(head.published_up_to, log.notes.published_up_to)
         log.put(replace(draft, operation="epoch", transaction=None, blobs=()).succeeding(head, published))
+        logger.info("%s: epoch %d begins", log.stream, draft.epoch)
         head = log.refresh()
     if is_batch_log(log.stream):
         return head

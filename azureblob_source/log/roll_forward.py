@@ -7,6 +7,7 @@ the batch's entry ─► status ─► publish, unless it was revoked ─► sta
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import Draft, LogEntry, Removal
     from azureblob_source.log.publish import Publisher, Unpublishable
+
+logger = logging.getLogger("azureblob_source")
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
                     check_may_void(log, entry, failed)
                 void(log, head, ToVoid(entry, failed), draft, publisher)
             return False
+    if log.notes.published_up_to < 0:
+        logger.info("%s: goes on after version %d, all up to it is published", log.stream, head.version)
     log.notes.published(head.version)
     return True
 

@@ -48,13 +48,14 @@ _PUBLISH_POLL = 0.5
 class Snapshot:
     """The blobs of a stream as of `version` (None without a log), and their writer schemas.
 
-    Without a log `examples` names a blob of each schema.
+    Without a log `examples` names a blob of each schema. left_out: blobs outside the time range, or damaged.
     """
 
     version: int | None
     blobs: tuple[StreamBlob, ...]
     schemas: tuple[AvroSchema, ...]
     examples: tuple[str, ...] = ()
+    left_out: int = 0
 
     @property
     def reader_schema(self) -> AvroSchema:
@@ -114,11 +115,8 @@ def take_snapshot(
     fingerprints = dict.fromkeys(blob.schema for _, blob in found.live)
     used = fingerprints or last.schemas or dict.fromkeys(blob.schema for entry in found.history for blob in entry.blobs)
     blobs = (stream_blob(entry, blob) for entry, blob in found.live)
-    return Snapshot(
-        last.version,
-        tuple(blob for blob in blobs if blob.may_hold(between)),
-        tuple(writer_schemas(log, used)),
-    )
+    held = tuple(blob for blob in blobs if blob.may_hold(between))
+    return Snapshot(last.version, held, tuple(writer_schemas(log, used)), left_out=len(found.live) - len(held))
 
 
 def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False) -> list[LogEntry]:
@@ -277,7 +275,7 @@ def _from_listing(log: CommitLog, listed: list[StreamBlob], between: Between, *,
     for blob, schema in kept:
         used.setdefault(schema, blob.name)
     schemas = tuple(used) or (headers.newest(listed, log.stream),)
-    return Snapshot(None, tuple(blob for blob, _ in kept), schemas, tuple(used.values()))
+    return Snapshot(None, tuple(blob for blob, _ in kept), schemas, tuple(used.values()), len(listed) - len(kept))
 
 
 @dataclass

@@ -6,6 +6,7 @@ executor: read(partition) ─► read_splits (fetches ahead, decodes) ─► Arr
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from azureblob_source.log.stream_notes import LogFacts
     from azureblob_source.read.blobs import StreamBlob
     from azureblob_source.read.filters import ColumnFilter
+
+logger = logging.getLogger("azureblob_source")
 
 _METADATA = pa.schema(
     [
@@ -188,14 +191,21 @@ class BaseReader:
         """The requested metadata columns."""
         return [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
 
-    def partitions_of(self, blobs: Iterable[StreamBlob]) -> list[InputPartition]:
-        """Partitions over blobs, in name order: a large blob is split, and small ones share a partition."""
+    def partitions_of(self, blobs: Sequence[StreamBlob], what: str, there: int) -> list[SplitsPartition]:
+        """Partitions over blobs, in name order: a large blob is split, and small ones share a partition.
+
+        what, there: for the log: of which versions, and how many blobs these have.
+        """
         about_blobs = [each for each in self.filters if each.column in self.metadata]
         if about_blobs:
             blobs = [blob for blob in blobs if _selected(_origin(blob, 1), about_blobs).num_rows]
         size, reader = self.options.split_bytes, self.plan.reader_schema
         self._check_columns(arrow_schema(reader).names)
-        return [SplitsPartition(splits, reader) for splits in pack_splits(split_blobs(blobs, size), size)]
+        found = [SplitsPartition(splits, reader) for splits in pack_splits(split_blobs(blobs, size), size)]
+        stored = sum(blob.size for blob in blobs)
+        text = "%s: %s: %d of %d blobs are read, %d bytes, by %d tasks"
+        logger.info(text, self.options.address, what, len(blobs), there, stored, len(found))
+        return found
 
     def _check_columns(self, known: Sequence[str]) -> None:
         """`ConfigurationError` for a column that only `.schema(…)` can have named: `columns` is validated before."""
@@ -278,7 +288,10 @@ class SnapshotReader(BaseReader, DataSourceReader):
         """One partition for each task."""
         if self.options.view != "data":
             return [InputPartition(None)]
-        return self.partitions_of(self.plan.snapshot.blobs) or [SplitsPartition((), self.plan.reader_schema)]
+        found = self.plan.snapshot
+        what = "the files of a listing" if found.version is None else f"version {found.version}"
+        partitions = self.partitions_of(found.blobs, what, len(found.blobs) + found.left_out)
+        return partitions or [SplitsPartition((), self.plan.reader_schema)]
 
 
 class FilteringReader(SnapshotReader):

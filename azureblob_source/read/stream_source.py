@@ -186,7 +186,8 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         if self._guard is not None:
             self._guard.check(after, last)
         blobs = [stream_blob(entry, blob) for entry, blob in self._follower.blobs(after, last)]
-        return self.partitions_of(blob for blob in blobs if blob.may_hold(self.options.between))
+        held = [blob for blob in blobs if blob.may_hold(self.options.between)]
+        return self.partitions_of(held, f"versions {first} to {last}", len(blobs))
 
     @cached_property
     def _guard(self) -> SchemaGuard | None:

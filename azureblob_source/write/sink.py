@@ -37,6 +37,7 @@ from azureblob_source.log.naming import schema_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.write.staged_task import StagedTask
 from azureblob_source.write.stream_gate import StreamGate
+from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConflictError
 from foundation.worker_modules import keep_modules
 
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from azure_account.address import Address
     from azure_account.container import BlobContainer
     from azure_account.options.settings import AccountSettings
     from azureblob_source.log.entry import BlobEntry, LogEntry
@@ -130,12 +130,11 @@ class _Sink:
         if len(staged) < len(messages):
             lost = f"{len(messages) - len(staged)} of {len(messages)} tasks sent no message; nothing was committed."
             raise ConflictError(f"{lost} Run the write again.")
-        container = container_of(self.plan)
+        begun, container = SYSTEM_CLOCK.monotonic(), container_of(self.plan)
         committer = BatchCommitter(self.plan, container, logs_of(self.plan, container), lambda: uuid.uuid4().hex)
         transaction = self._transaction(staged, batch)
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
-        if self.plan.transaction is not None:
-            _warn_of_dropped(self.plan.address, staged, entries)
+        _report(self.plan, staged, entries, SYSTEM_CLOCK.monotonic() - begun)
         if not self.plan.at_least_once:  # else the tasks have counted the blobs that they published
             commits = {"blobCommits": sum(entry.metrics.get("blobCommits", 0) for entry in entries)}
             metrics.count(commits, system=container.name, source=transaction.id if transaction else "batch")
@@ -216,16 +215,23 @@ def prepare(container: BlobContainer, *, create: bool) -> None:
             del _logs[known]  # these logs were of a container of the same name that has been deleted
 
 
-def _warn_of_dropped(address: Address, staged: Sequence[StagedTask], entries: Sequence[LogEntry]) -> None:
-    """Warn that the rows of a write were dropped, because an earlier write of its transaction is committed."""
-    ours = {blob.attempt for task in staged for blob in task.blobs}
-    kept = {blob.attempt for entry in entries for blob in entry.blobs}
-    if not ours <= kept:
+def _report(plan: CommitPlan, staged: Sequence[StagedTask], entries: Sequence[LogEntry], seconds: float) -> None:
+    """Log what is committed, and warn if that is another write of the transaction, so that these rows are dropped."""
+    blobs = [blob for entry in entries for blob in entry.blobs]
+    ours = {blob.attempt for task in staged for blob in task.blobs} <= {blob.attempt for blob in blobs}
+    if entries:
+        where = f"version {entries[0].version}" if len(entries) == 1 else f"{len(entries)} streams"
+        logger.info(
+            "%s: %s %s committed in %s: %d rows in %d blobs with %d bytes, in %.2f s",
+            plan.address, entries[0].transaction or "a write", "is" if ours else "was", where,
+            sum(blob.rows for blob in blobs), len(blobs), sum(blob.size for blob in blobs), seconds,
+        )  # fmt: skip
+    if plan.transaction is not None and not ours:
         logger.warning(
             "the rows of this write to %s were dropped, because a write with the same `txnAppId` and this or a later "
             "`txnVersion` was committed before. That is right for a repeat of one write; a second write needs a "
             "`txnAppId` of its own",
-            address,
+            plan.address,
         )
 
 

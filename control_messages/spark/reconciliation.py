@@ -36,7 +36,7 @@ from control_messages.partition_tracker import (
     resume,
 )
 from control_messages.spark.columns import EnvelopeColumns, not_null
-from control_messages.spark.metrics import held_ms, measure
+from control_messages.spark.metrics import held_ms, log_rise, measure
 from foundation.arguments import checked
 from foundation.clock import SYSTEM_CLOCK, Clock
 
@@ -322,6 +322,8 @@ class _Output:
             counts: dict[str, Any] = {**dict(numbers), "watermark": tracker.watermark}
             self.add(_COUNTED, **counts)
             measure(tracker, now)
+            if tracker.watermark != before.watermark:
+                log_rise(tracker, now)
         place = f"stream {self._stream}, partition {self._partition}"
         if dropped:
             _warn_once(

@@ -181,6 +181,7 @@ class LeaderElector:
             if isinstance(change, Elected) and self._election.leads() and not self._stopping:
                 self._leading = change.term.epoch
                 self._metrics.count("termsBegun")
+                logger.info("epoch %d of %s begins: this process leads", change.term.epoch, self._election.lease.target)
                 with self._waits.on("its listener, which has been elected"):
                     self._listener.on_elected(change.term.epoch)
             elif isinstance(change, Deposed):
@@ -193,7 +194,8 @@ class LeaderElector:
         with self._changed:
             if self._leading is None:
                 return
-            logger.warning("epoch %d of %s ends: %s", self._leading, self._election.lease.target, reason)
+            level = logging.INFO if ending is TermEnd.RESIGNED else logging.WARNING
+            logger.log(level, "epoch %d of %s ends: %s", self._leading, self._election.lease.target, reason)
             self._leading, self._stopping = None, self._stopping or self._once
             self._metrics.count("termsEnded", reason=ending.value)
             self._may_release = False

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from azure_account.location import Location
 from coordination.connect import brief_account
-from coordination.leadership.election import Deposed, Elected, Election
+from coordination.leadership.election import Deposed, Elected, Election, TermEnd
 from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
 from coordination.names import check_processor, check_tasks, names_of, tasks_digest
@@ -177,8 +177,12 @@ class JobCoordinator:
     def _count(self, change: Change | None) -> None:
         if isinstance(change, Elected):
             self._metrics.count("termsBegun")
+            logger.info("%s: %s leads, in epoch %d", self._election.lease.target, self.processor, change.term.epoch)
         elif isinstance(change, Deposed):
             self._metrics.count("termsEnded", reason=change.ending.value)
+            level = logging.INFO if change.ending is TermEnd.RESIGNED else logging.WARNING
+            text = "%s: %s does not lead any more, epoch %d ends: %s"
+            logger.log(level, text, self._election.lease.target, self.processor, change.term.epoch, change.reason)
 
     def _repeat(self, act: Callable[[], object], left: Callable[[], float]) -> None:
         """Act whenever no seconds are `left`, until the coordinator stops.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from coordination.metrics import ProcessorMetrics
     from coordination.waits import Waits
     from foundation.clock import Clock
+
+logger = logging.getLogger("coordination")
 
 _LOOK_SECONDS = 0.05
 
@@ -93,6 +96,9 @@ class ListenerCalls:
                 done()
                 self._metrics.record("listenerSeconds", self._clock.monotonic() - begin, call=name)
                 self._metrics.count("tasksBegun" if name == "begin" else "tasksStopped", len(tasks))
+                seconds = self._clock.monotonic() - begin
+                verb = "begun" if name == "begin" else "stopped"
+                logger.info("%d tasks %s in %.2f s: %s", len(tasks), verb, seconds, names)
             finally:
                 self.release()
 

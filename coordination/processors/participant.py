@@ -402,9 +402,17 @@ class Participant:
         self._written = term.epoch, published, answer.etag
         self._poll_due = self._clock.monotonic()  # what is published is for this processor too
         if published.barrier is BarrierState.END and watched is not None and watched.barrier is BarrierState.START:
-            self._metrics.record("barrierSeconds", self._clock.monotonic() - watched.since)
+            seconds = self._clock.monotonic() - watched.since
+            self._metrics.record("barrierSeconds", seconds)
+            text = "%s: the barrier of version %d ends after %.1f s"
+            logger.info(text, self._election.lease.target, published.current.version, seconds)
             return True
         self._metrics.count("jobModelsPublished")
+        logger.info(
+            "%s: version %d gives %d tasks to %d processors; its barrier waits for %s",
+            self._election.lease.target, published.current.version, len(published.current.tasks),
+            len(published.current.processors), ", ".join(sorted(published.losing)) or "nobody",
+        )  # fmt: skip
         self._metrics.count("barriersTimedOut", int(published.timed_out == published.current.version - 1))
         self._metrics.count("tasksReassigned", action.orphans)
         return True

@@ -78,10 +78,13 @@ def open_state(
     """
     container, names = open_location(where)
     storage = StateStorage(container, names, settings.threads, clock, new_id)
+    is_new = False
 
     def own(before: Stored[CheckpointRecord] | None) -> CheckpointRecord:
+        nonlocal is_new
         record = CheckpointRecord(0, "") if before is None else before.document
         above = record.epoch + 1 if settings.epoch is None else settings.epoch
+        is_new = above > record.epoch
         keep = kept(names.state, record, settings.keep)
         return replace(record, epoch=above, writer=settings.opening or new_id(), keep=keep)
 
@@ -92,6 +95,9 @@ def open_state(
         record = storage.records.open(own, storage.record)
     writer = StateWriter(storage, owner, record, settings)
     writer.take_up(prior)
+    if is_new:  # the tasks of a fill open the states of a store with one epoch, for each batch
+        newest = "none" if writer.newest is None else writer.newest.id
+        logger.info("state %s: epoch %d begins, the newest checkpoint is %s", names.state, writer.epoch, newest)
     return writer
 
 
@@ -230,7 +236,8 @@ class StateWriter:
         over. After these the checkpoint is there only if the answer of its commit was lost, as it may be after a
         `TransientError`; then all of it is there. An error of the clean-up is only logged: the next backup takes it up.
         """
-        state = self._storage.state
+        state, clock = self._storage.state, self._storage.clock
+        begun = clock.monotonic()
         directories = checked_stores(stores, state)
         check_all_given(directories, leave_out, state, self.newest)
         self._look_again()
@@ -244,7 +251,7 @@ class StateWriter:
             checkpoint = new.checkpoint(dict(offsets or {}))
             if self._commit(new, checkpoint) or self._find_committed(new, checkpoint):
                 self.backed_up = new.stores
-                self._count_commit(new)
+                self._report_commit(new, checkpoint, clock.monotonic() - begun)
                 self._clean_up()
                 self._condemn_the_rest()
                 return checkpoint
@@ -293,11 +300,17 @@ class StateWriter:
             if not any(each.blob_id in condemned for each in blobs)
         }
 
-    def _count_commit(self, new: BackupAttempt) -> None:
+    def _report_commit(self, new: BackupAttempt, checkpoint: Checkpoint, seconds: float) -> None:
         self._metrics.count("checkpointsCommitted")
         for store, done in new.stores.items():
             self._metrics.count("filesRetained", done.retained_files, store=store)
             self._metrics.count("bytesRetained", done.retained_bytes, store=store)
+        stores = new.stores.values()
+        logger.info(
+            "state %s: checkpoint %s is committed, %d files with %d bytes uploaded, %d files kept, in %.2f s",
+            self._storage.state, checkpoint.id, sum(each.uploaded_files for each in stores),
+            sum(each.uploaded_bytes for each in stores), sum(each.retained_files for each in stores), seconds,
+        )  # fmt: skip
 
     def _commit(self, new: BackupAttempt, checkpoint: Checkpoint) -> bool:
         """Change the record. False if it was changed meanwhile."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from azure_account.location import Location
 from azure_account.undelete import try_undelete
 from foundation.arguments import Count, Wait, checked
+from foundation.clock import SYSTEM_CLOCK
 from foundation.disk_advice import next_step
 from foundation.errors import (
     AzureBlobError,
@@ -181,12 +182,18 @@ def materialise(
 
 
 def _run(attempts: _Attempts) -> RestoreResult:
+    begun, state = SYSTEM_CLOCK.monotonic(), attempts.names.state
     try:
         with attempts.transfer.metrics.measured("restoreSeconds"):
-            return attempts.run()
+            made = attempts.run()
     except OSError as error:
-        step = next_step(error)
-        raise ConfigurationError("restore", f"state {attempts.names.state}", str(error), step) from error
+        raise ConfigurationError("restore", f"state {state}", str(error), next_step(error)) from error
+    logger.info(
+        "state %s: checkpoint %s is restored, %d files with %d bytes downloaded, %d files were there, in %.2f s",
+        state, made.checkpoint.id, made.downloaded_files, made.downloaded_bytes, made.kept_files,
+        SYSTEM_CLOCK.monotonic() - begun,
+    )  # fmt: skip
+    return made
 
 
 @dataclass

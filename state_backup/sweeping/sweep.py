@@ -169,6 +169,9 @@ def sweep(
     if acted.errors:
         logger.warning("%d blobs of %s are left for the next sweep: %s", len(acted.failed), state, acted.errors[0])
     StateMetrics(state).count("blobsDeleted", len(acted.done))
+    size = sum(plan.waste[blob] for blob in acted.done)
+    text = "state %s: a sweep has deleted %d blobs with %d bytes, and left %d that are young"
+    logger.info(text, state, len(acted.done), size, len(plan.young))
     return len(acted.done)
 
 

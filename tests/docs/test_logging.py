@@ -39,3 +39,26 @@ def test_a_module_logs_to_its_package() -> None:
         assert set(loggers(module.tree)) <= expected, module.path
         if any(log_calls(module.tree)):
             assert expected == set(loggers(module.tree)), module.path
+
+
+def test_no_line_at_info_is_in_a_loop() -> None:
+    """A batch of ten thousand blobs is one line, as is one of ten million rows."""
+    found = [
+        f"{module.path}:{call.lineno}"
+        for module in MODULES
+        for loop in ast.walk(module.tree)
+        if isinstance(loop, (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp))
+        for call in log_calls(loop)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "info"
+    ]
+    once = {"azureblob_source/log/commit.py", "state_backup/backup/writer.py"}  # loops that repeat one request
+    assert [] == [place for place in found if place.partition(":")[0] not in once]
+
+
+def test_every_package_that_does_something_says_so_at_info() -> None:
+    levels: dict[str, set[str]] = {}
+    for module in MODULES:
+        for call in log_calls(module.tree):
+            levels.setdefault(module.package, set()).add(ast.unparse(call.func).rpartition(".")[2])
+    silent = {package for package, used in levels.items() if "info" not in used}
+    assert {"azure_account", "foundation"} == silent, "these only say what goes wrong, and retries at DEBUG"

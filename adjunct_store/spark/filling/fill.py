@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from adjunct_store.encoding.schema import StoreSchema
     from adjunct_store.versions.manifest import Version
     from adjunct_store.versions.manifest_store import Fill
+
+logger = logging.getLogger("adjunct_store")
 
 BATCH_SOURCE = "batch"
 """The source of a store that is filled by `fill`, unless another one is named."""
@@ -112,6 +115,7 @@ class VersionWriter:
             if batch < base.batch:
                 raise _older_checkpoint(self.location, batch, base.batch)
             return FillResult(base)
+        begun = SYSTEM_CLOCK.monotonic()
         try:
             with self.metrics.measured("fillSeconds"):
                 filled = self._run(rows, batch, bootstrapped=bootstrapped, sealed=sealed)
@@ -125,6 +129,12 @@ class VersionWriter:
             ("nullKeys", filled.nulls),
         ):
             self.metrics.count(name, number)
+        logger.info(
+            "store %s: version %d is published, with batch %d: %d upserts, %d deletes, %d older ones ignored, "
+            "%d rows with null keys; %d entries, %d bytes, in %.2f s",
+            self.location.path, filled.version.number, batch, filled.upserts, filled.deletes, filled.ignored,
+            filled.nulls, filled.version.entries, filled.version.bytes, SYSTEM_CLOCK.monotonic() - begun,
+        )  # fmt: skip
         return filled
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from adjunct_store.versions.manifest_store import Fill
     from adjunct_store.versions.opening import TakeoverPlan
     from azure_account.location import Location
-
-logger = logging.getLogger("adjunct_store")
 
 _NO_DATA_INTERVAL = "spark.sql.streaming.noDataProgressEventInterval"
 _starting = threading.Lock()
@@ -130,7 +127,4 @@ def _reporting_that_there_is_nothing(spark: SparkSession) -> Iterator[None]:
 
 
 def _fill_batch(writer: VersionWriter, rows: DataFrame, batch: int) -> None:
-    filled = writer.run(rows, batch)
-    text = "Store %s: batch %d is version %d: %d upserts, %d deletes, %d older ones ignored, %d rows with null keys"
-    counts = filled.upserts, filled.deletes, filled.ignored, filled.nulls
-    logger.info(text, writer.location.path, batch, filled.version.number, *counts)
+    writer.run(rows, batch)

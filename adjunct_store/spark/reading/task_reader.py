@@ -207,6 +207,8 @@ def _open(store: StoreReadSpec, version: Version, generation: Generation) -> _Op
         keep_modules()
         view = open_view(directories, schema, store.form, metrics, partial(_discard, key, directories))
         found = _opened[key] = _OpenVersion(view, directories, metrics, reader, turn)
+        text = "store %s: version %d is opened, with %d entries"
+        logger.info(text, store.location.path, version.number, version.entries)
     found.reader, found.turn = reader, turn
     _opened.move_to_end(key)
     return found

@@ -46,6 +46,18 @@ def test_the_first_fill_creates_a_generation_and_publishes_versions(container: B
     assert (1, 8, 80) == (second.batch, second.entries, second.bytes)
 
 
+def test_a_fill_that_opens_a_store_is_a_line_in_the_log(
+    container: BlobContainer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "adjunct_store")
+    published(opened(container), 0)
+    opened(container)
+    assert [
+        f"store {STORE}: a fill of epoch 1 begins, generation 1 is new",
+        f"store {STORE}: a fill of epoch 2 begins, generation 1 is continued",
+    ] == [record.getMessage() for record in caplog.records]
+
+
 def test_a_batch_that_was_published_before_changes_nothing(container: BlobContainer) -> None:
     fill = opened(container)
     versions = [published(fill, batch) for batch in range(3)]

@@ -236,3 +236,18 @@ def test_every_throttled_or_unanswered_attempt_is_counted_once() -> None:
     container.put("a", b"1")
     container.put("b", b"1", condition=IF_ABSENT)
     assert 3 == container.failed_attempts
+
+
+def test_each_attempt_that_is_repeated_or_read_back_is_a_line_at_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "azure_account")
+    _, container, _ = prepared(on("put", Throttle(), times=2))
+    container.put("new", b"1")
+    assert [] == caplog.records
+    caplog.set_level("DEBUG", "azure_account")
+    _, container, _ = prepared(on("put", Throttle(), times=2), on("commit_block_list", LostAnswer()))
+    container.put("new", b"1")
+    assert isinstance(container.commit_block_list("b", ["01"], condition=IF_ABSENT), Unknown)
+    throttled, again, lost = (record.getMessage() for record in caplog.records)
+    assert throttled.startswith("Put blob data/new: ")
+    assert ["attempt 1", "attempt 2"] == [line.split("; ")[1].split(",")[0] for line in (throttled, again)]
+    assert lost.endswith("; what it did is found by reading")

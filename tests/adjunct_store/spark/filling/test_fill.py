@@ -46,6 +46,15 @@ def test_the_highest_order_of_a_key_wins_whenever_it_arrives(planes: Planes) -> 
     assert {"a": 2, "b": 8} == planes.content()
 
 
+def test_a_version_that_is_published_is_one_line_in_the_log(planes: Planes, caplog: pytest.LogCaptureFixture) -> None:
+    planes.fill(("a", 1, 10), ("b", 2, 30))
+    caplog.set_level("INFO", "adjunct_store")
+    version = planes.fill(("a", 9, 9), ("b", None, 40, "D"), ("c", 3, 1)).version
+    _, line = (record.getMessage() for record in caplog.records if record.name == "adjunct_store")
+    counts = "1 upserts, 1 deletes, 1 older ones ignored, 0 rows with null keys"
+    assert f": version {version.number} is published, with batch 1: {counts}; 2 entries, {version.bytes} bytes" in line
+
+
 def test_without_an_order_the_last_batch_wins(planes: Planes) -> None:
     more: dict[str, Any] = {"order_by": None}
     planes.fill(("a", 1, 9), ("b", 2), **more)

@@ -115,6 +115,15 @@ def test_a_batch_reads_the_newest_version_and_a_given_one_side_by_side(worker: W
     assert [] == list(container.list(pins))
 
 
+def test_a_version_that_a_worker_opens_is_one_line_in_the_log(worker: Worker, caplog: pytest.LogCaptureFixture) -> None:
+    worker.writer().run(0, {1: {"seats": 1}, 2: {"seats": 2}})
+    caplog.set_level("INFO", "adjunct_store")
+    for _ in range(3):
+        worker.begin_task("query", 0)
+        worker.store().view()
+    assert [f"store {STORE}: version 1 is opened, with 2 entries"] == [each.getMessage() for each in caplog.records]
+
+
 class Together(Intercept):
     """Each first request for a partition waits until those for all others are made."""
 

@@ -1,0 +1,124 @@
+"""What writers and readers log at INFO: a line for each batch, however many blobs and streams it has."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from azure_account.location import Location
+from azureblob_source.epochs import open_epoch
+from azureblob_source.read.source import SnapshotReader, read_plan
+from azureblob_source.read.stream_source import stream_reader
+from azureblob_source.write import sink
+from azureblob_source.write.planning import prepare_write
+from azureblob_source.write.sink import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from tools.azurite import Azurite
+
+ROWS = StructType([StructField("id", LongType()), StructField("stream", StringType())])
+OF_STREAMS = {"streamColumn": "stream", "partitionColumn": "id", "txnAppId": "load", "txnVersion": "1"}
+
+
+@pytest.fixture
+def options(azurite: Azurite) -> dict[str, str]:
+    return {"connectionString": azurite.connection_string}
+
+
+@pytest.fixture(autouse=True)
+def _info(caplog: pytest.LogCaptureFixture) -> None:
+    for package in ("azureblob_source", "azure_account"):
+        caplog.set_level("DEBUG", package)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged at INFO since the last call; a time is `T`."""
+    found = [re.sub(r"\d+\.\d\d s", "T s", each.getMessage()) for each in caplog.records if each.levelname == "INFO"]
+    caplog.clear()
+    return found
+
+
+def write(path: str, options: dict[str, str], rows: dict[str, Any], **more: str) -> BatchWriter:
+    writer = BatchWriter(prepare_write({"path": path, **options, **more}, ROWS, {}, overwrite=False), overwrite=False)
+    writer.commit([writer.write(iter([pa.RecordBatch.from_pydict(rows)]))])
+    return writer
+
+
+def size_in(writer: BatchWriter) -> int:
+    return sum(blob.size for blob in sink.container_of(writer.plan).list() if "/_" not in blob.name)
+
+
+def test_a_write_is_one_line_and_a_stream_that_is_gone_on_with_another_one(
+    options: dict[str, str], container_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = f"{container_name}/events"
+    rows = {"id": [1, 2, 3], "stream": ["a", "b", "b"]}
+    written = write(path, options, rows, partitionColumn="stream")
+    begun = f"{path}: a write is committed in version 0: 3 rows in 2 blobs with {size_in(written)} bytes, in T s"
+    assert [begun] == lines(caplog)
+    sink._logs.clear()  # as in another process
+    write(path, options, {"id": [], "stream": []})
+    assert [] == lines(caplog), "a write without rows commits nothing"
+    write(path, options, rows)
+    goes_on, committed = lines(caplog)
+    assert "events: goes on after version 0, all up to it is published" == goes_on
+    assert committed.startswith(f"{path}: a write is committed in version 1: 3 rows in 1 blobs with ")
+
+
+def test_a_batch_of_fifty_blobs_in_ten_streams_is_one_line(
+    options: dict[str, str], container_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = {"id": [*range(50)], "stream": [f"s{number % 10}" for number in range(50)]}
+    written = write(container_name, options, rows, **OF_STREAMS)
+    what = f"10 streams: 50 rows in 50 blobs with {size_in(written)} bytes, in T s"
+    assert not any(secret in caplog.text for secret in options["connectionString"].split(";") if "Key" in secret)
+    assert [f"{container_name}: batch 1 of load is committed in {what}"] == lines(caplog)
+    write(container_name, options, rows, **OF_STREAMS)
+    assert [f"{container_name}: batch 1 of load was committed in {what}"] == lines(caplog)
+
+
+def test_a_micro_batch_is_one_line_of_the_sink_and_one_of_the_source(
+    options: dict[str, str], container_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = {"path": f"{container_name}/events", **options}
+    writer = StreamWriter(prepare_write(raw, ROWS, {}, overwrite=False), overwrite=False)
+    message = writer.write(iter([pa.RecordBatch.from_pydict({"id": [1, 2], "stream": ["a", "b"]})]))
+    message.staged = message.staged.replace('"task": 0', '"task": 0, "query": "q"')
+    writer.commit([message], 7)
+    (line,) = lines(caplog)
+    assert line.startswith(f"{container_name}/events: batch 7 of q is committed in version 0: 2 rows in 1 blobs with ")
+    reader: Any = stream_reader(raw, ROWS, {}, None)
+    start = reader.initialOffset()
+    reader.partitions(start, reader.latestOffset(start))
+    size = sum(blob.size for blob in sink.container_of(writer.plan).list("events/") if "/_" not in blob.name)
+    place = f"{container_name}/events: versions 0 to 0"
+    assert [f"{place}: 1 of 1 blobs are read, {size} bytes, by 1 tasks"] == lines(caplog)
+
+
+def test_a_batch_read_says_how_many_blobs_it_leaves_out(
+    options: dict[str, str], container_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = f"{container_name}/events"
+    write(path, options, {"id": [*range(50)], "stream": ["a"] * 50}, partitionColumn="id")
+    lines(caplog)
+    for end, count in (("2100-01-01", 50), ("2000-01-01", 0)):
+        plan = read_plan({"path": path, **options, "endTime": end}, {}, streaming=False)
+        SnapshotReader(plan, ROWS).partitions()
+        size = sum(blob.size for blob in plan.snapshot.blobs)
+        tasks = int(count > 0)
+        expected = f"{path}: version 0: {count} of 50 blobs are read, {size} bytes, by {tasks} tasks"
+        assert [expected] == lines(caplog)
+
+
+def test_an_epoch_is_one_line_and_opening_it_again_none(
+    options: dict[str, str], container_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = Location(f"{container_name}/events", options)
+    open_epoch(where, 3)
+    assert ["events: epoch 3 begins"] == lines(caplog)[:1]
+    open_epoch(where, 3)
+    assert not any("begins" in line for line in lines(caplog))
