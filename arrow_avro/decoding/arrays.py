@@ -34,11 +34,10 @@ from arrow_avro.decoding.buffers import (
 )
 from arrow_avro.decoding.decimals import decimals
 from arrow_avro.decoding.duplicate_keys import entries_to_keep
-from arrow_avro.decoding.instructions import MAX_EMPTY_ITEMS
-from arrow_avro.decoding.layout import INT32_MAX, Node
 from arrow_avro.decoding.memory_bounds import item_bytes
 from arrow_avro.decoding.plan import DamagedValueError, Plan, UnrepresentableValueError, UnresolvedError
-from arrow_avro.decoding.scan import BodySlice, ScanResult
+from arrow_avro.decoding.program import INT32_MAX, MAX_EMPTY_ITEMS
+from arrow_avro.decoding.scan import BodySlice, ScanResult, too_much_text
 from arrow_avro.decoding.scanners import scanner_class
 from arrow_avro.limits import BATCH_BYTES, batch_too_large
 from arrow_avro.types import PRIMITIVE_TYPES
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from arrow_avro.arrow_values import I64, Bytes
+    from arrow_avro.decoding.layout import Node
     from arrow_avro.types import AvroType
 
     I32 = npt.NDArray[np.int32]
@@ -131,7 +131,7 @@ class _Builder:
                     raise plan.error
                 return pa.nulls(0, plan.arrow)
             case plans.NotNull(), layout.TaggedUnion():
-                if (self._scan.numbers(node.tags, count) == node.null).any():
+                if (self._scan.values(node.tags, count) == node.null).any():
                     raise _unexpected_null(plan)
                 return self.build(plan.plan, node, count)
             case _, layout.Nullable():
@@ -142,9 +142,7 @@ class _Builder:
 
     def _nullable(self, plan: Plan, node: layout.Nullable, count: int) -> pa.Array:
         inner = plan.plan if isinstance(plan, plans.NotNull) else plan
-        if node.dense:
-            return self.build(inner, node.inner, count)
-        valid = self._scan.numbers(node.tags, count) == node.present
+        valid = self._scan.values(node.valid, count).view(np.bool_)
         present = int(np.count_nonzero(valid))
         if present < count and isinstance(plan, plans.NotNull):
             raise _unexpected_null(plan)
@@ -162,10 +160,10 @@ class _Builder:
         match plan, node:
             case plans.Leaf(), _:
                 return self._leaf(plan, node, count)
-            case plans.Decimal(), layout.Text() | layout.EndedText() | layout.Fixed():
+            case plans.Decimal(), layout.Text() | layout.Fixed():
                 return _decimals(plan, node, *self._texts(node, count))
             case plans.Symbols(), layout.Number():
-                return _symbols(plan, self._scan.numbers(node.slot, count))
+                return _symbols(plan, self._scan.values(node.output, count))
             case plans.UnionMember(), _:
                 return self._member(plan, node, count)
             case plans.Branches(), layout.TaggedUnion():
@@ -182,7 +180,7 @@ class _Builder:
                 return self._numbers(plan, node, count)
             case layout.Primitive():
                 return _cast(self._primitives(plan.kind, node, count), plan.arrow)
-            case layout.Text() | layout.EndedText() | layout.Fixed():
+            case layout.Text() | layout.Fixed():
                 offsets, data = self._texts(node, count)
                 if pa.types.is_string(plan.arrow):
                     offsets, data = _valid_text(plan, offsets, data)
@@ -190,10 +188,7 @@ class _Builder:
         raise TypeError(f"{node} cannot be read by {plan}")
 
     def _numbers(self, plan: plans.Leaf, node: layout.Number, count: int) -> pa.Array:
-        numbers = self._scan.numbers(node.slot, count)
-        if node.wide:
-            raw = numbers.view(np.uint64)
-            numbers = (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)
+        numbers = self._scan.values(node.output, count)
         if plan.unit:
             return _times(plan, _microseconds(plan, numbers.astype(np.int64, copy=False)))
         if plan.rules.calendar is not None and pa.types.is_date32(plan.arrow):
@@ -214,24 +209,20 @@ class _Builder:
         stored = np.packbits(values, bitorder="little") if kind == "boolean" else values
         return filled(PRIMITIVE_TYPES[kind], count, stored)
 
-    def _texts(self, node: layout.Text | layout.EndedText | layout.Fixed, count: int) -> tuple[I32, Bytes]:
+    def _texts(self, node: layout.Text | layout.Fixed, count: int) -> tuple[I32, Bytes]:
         """Arrow's offsets of the values, and the bytes of all."""
         data = self._scan.outputs[node.data]
-        if isinstance(node, layout.EndedText):
-            return offsets_from_ends(self._scan.values(node.ends, count)), data
-        if isinstance(node, layout.Fixed):
-            self._scan.values(node.data, count * node.size)
-            lengths: I64 = np.full(count, node.size, np.int64)
-        else:
-            lengths = self._scan.numbers(node.lengths, count)
+        if isinstance(node, layout.Text):
+            offsets = offsets_from_ends(self._scan.values(node.ends, count))
+            self._scan.values(node.data, int(offsets[-1]))
+            return offsets, data
         if len(data) > INT32_MAX:
-            raise _too_long(len(data))
-        offsets = offsets_of(lengths)
-        self._scan.values(node.data, int(offsets[-1]))
-        return offsets, data
+            raise too_much_text()
+        self._scan.values(node.data, count * node.size)
+        return offsets_of(np.full(count, node.size, np.int64)), data
 
     def _items(self, plan: plans.List | plans.Map | plans.MapFromArray, node: layout.Items, count: int) -> pa.Array:
-        counts = self._scan.numbers(node.counts, count)
+        counts = self._scan.values(node.counts, count)
         total = int(counts.sum())
         self._budget -= total * item_bytes(plan)
         if (node.empty and total > MAX_EMPTY_ITEMS and self._scan.rows > 1) or self._budget < 0:
@@ -270,7 +261,7 @@ class _Builder:
 
     def _branches(self, plan: plans.Branches, node: layout.TaggedUnion, count: int) -> pa.Array:
         """The values of each branch become an array of their own; then all are put in the order of the rows."""
-        tags = self._scan.numbers(node.tags, count)
+        tags = self._scan.values(node.tags, count)
         counts = np.bincount(tags, minlength=len(node.branches)).tolist()
         used = [tag for tag, number in enumerate(counts) if number and tag != node.null]
         if not used:
@@ -356,13 +347,9 @@ def _valid_text(plan: plans.Leaf, offsets: I32, data: Bytes) -> tuple[I32, Bytes
         values = [data[begin:end].tobytes().decode(errors="replace").encode() for begin, end in pairwise(offsets)]
         lengths = np.array([len(value) for value in values], np.int64)
         if lengths.sum() > INT32_MAX:
-            raise _too_long(int(lengths.sum())) from None
+            raise too_much_text() from None
         return offsets_of(lengths), np.frombuffer(b"".join(values), np.uint8)
     return offsets, data
-
-
-def _too_long(size: int) -> UnrepresentableValueError:
-    return UnrepresentableValueError(f"a batch of it has {size} bytes, which is more than Arrow can hold", "")
 
 
 def _check_text(kind: str, offsets: I32, data: Bytes) -> None:

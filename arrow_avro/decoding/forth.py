@@ -2,57 +2,38 @@
 
 The machine reads the input `data` once, from left to right, and appends to typed outputs. The words used here:
 
-    data zigzag-> stack    read a varint and push it; `-> n1` appends it to output n1 instead
-    data #zigzag-> n1      pop a count and read as many; the same for `B->` (bytes), `f->` and `d->` (floats)
-    n1 <- stack            pop a number and append it to output n1
+    data zigzag-> stack    read a varint and push it; `-> l1` appends it to output l1 instead
+    data #zigzag-> l1      pop a count and read as many; the same for `B->` (bytes), `f->` and `d->` (floats)
+    l1 <- stack            pop a number and append it to output l1
     dup drop swap over     order the stack; `if … then`, `case 0 of … endof endcase`, `while` pop what they test
     k 0 do … loop          do it k times
     data skip, halt        step over as many bytes as the stack says; stop with an error
 
-An instruction of the machine costs some 8 ns, whatever it does. So values that may be repeated (items, and a nullable
-value, which comes 0 or 1 times) are read by a counted word (`#zigzag->`) rather than a loop or an `if` where there is
-one.
+A program must end soon and within bounds of memory whatever bytes it reads. So it checks itself what would move it
+back, make it loop for long or overflow its memory: lengths and counts of items. Numbers that it keeps are checked after
+the run.
 
-The row of `plan` is read by this text. Its score has tag 0, so the last word reads 0 varints.
+The row of `plan` is read by this text:
 
-    data zigzag-> n0
-    data zigzag-> stack dup n1 <- stack data #B-> n2
-    data zigzag-> stack dup n3 <- stack data #zigzag-> n4
+    data zigzag-> w0
+    data zigzag-> stack dup w1 <- stack data #B-> b0
+    data zigzag-> stack dup b1 <- stack if data zigzag-> l0 then
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from arrow_avro.decoding.instructions import (
-    MAX_EMPTY_ITEMS,
-    ReadFixed,
-    ReadItems,
-    ReadNullable,
-    ReadPrimitive,
-    ReadText,
-    ReadUnion,
-    ReadVarints,
-    ReadWideLong,
-    SkipFixed,
-    SkipInstruction,
-    SkipItems,
-    SkipRecord,
-    SkipText,
-    SkipUnion,
-    SkipVarint,
-    SkipWideLong,
-)
-from arrow_avro.decoding.layout import INT32_MAX
+from arrow_avro.decoding.program import BYTES, INT32_MAX, LONGS, MAX_EMPTY_ITEMS, WORDS
 
 if TYPE_CHECKING:
-    from arrow_avro.decoding.instructions import Code, ReadInstruction
-    from arrow_avro.decoding.layout import Program
+    from arrow_avro.decoding.program import Code, Instruction, Program
 
 BUDGET = "budget"
 """The variable from which the bytes of items are subtracted, if they are limited. Below zero they took too many."""
 
 _LETTERS = {"boolean": "B", "float": "f", "double": "d"}
+_KINDS = {"boolean": BYTES, "float": WORDS, "double": LONGS}
 _SIZE = "data zigzag-> stack dup 0 < if halt then"  # pushes a length; `skip` would go back by a negative one
 _BYTES_LEFT = "dup data len data pos - > if halt then"
 # The 64 bits of a varint of up to ten bytes. `varint->` reads nine, and so all that end before the tenth byte.
@@ -73,125 +54,138 @@ _WIDE = """variable raw variable shift
   then ;"""
 
 
-def rendered(program: Program) -> str:
-    """The program's text.
+class ForthText:
+    """The text of a program, and what the numbers that it keeps must be.
 
-    Its input `counts` says how many datums to read at a time; output `ends` gets the position after each time.
+    wide: longs have up to ten bytes, and are kept as zig-zagged 64 bits; else they have nine, as `zigzag->` reads them,
+    some ten times faster. budget: bytes that all items of arrays and maps may take; if None, they are not counted.
+
+    bounds: of numbers, by output. tags: the branch that is not null, by the output of a nullable value, which has the
+    branches. texts: outputs of lengths. longs: outputs of longs.
     """
-    budget = program.assumed.budget
-    return "\n".join(
-        [
-            "input data",
-            "input counts",
-            "output ends int64",
-            *(f"output {name} {dtype}" for name, dtype in program.outputs.items()),
-            _WIDE,
-            *([f": skip-record case {_cases(program.records)} endcase ;"] if program.records else []),
-            *([] if budget is None else [f"variable {BUDGET} {budget} {BUDGET} !"]),
-            "begin counts end 0= while counts q-> stack 0 do",
-            _text(program.code),
-            "loop data pos ends <- stack repeat",
-        ]
-    )
 
+    def __init__(self, program: Program, *, wide: bool, budget: int | None) -> None:
+        self.bounds: dict[str, tuple[int, int]] = {}
+        self.tags: dict[str, int] = {}
+        self.texts: list[str] = []
+        self.longs: list[str] = []
+        self._wide, self._budget = wide, budget
+        code = self._reads(program.code)
+        self.text = "\n".join(
+            [
+                "input data",
+                "input counts",
+                "output ends int64",
+                *(f"output {name} {self._type(name, dtype)}" for name, dtype in program.dtypes.items()),
+                _WIDE,
+                *([f": skip-record case {self._cases(program.records)} endcase ;"] if program.records else []),
+                *([] if budget is None else [f"variable {BUDGET} {budget} {BUDGET} !"]),
+                "begin counts end 0= while counts q-> stack 0 do",  # how many datums to read at a time
+                code,
+                "loop data pos ends <- stack repeat",  # where each time ends
+            ]
+        )
 
-def _text(code: Code) -> str:
-    return "\n".join(_skip(one) if isinstance(one, SkipInstruction) else _read(one) for one in code)
+    def _type(self, name: str, dtype: str) -> str:
+        """Numbers have 64 bits until they are checked."""
+        return "int64" if dtype == "int32" or name in self.tags else dtype
 
+    def _bounded(self, kind: str, number: int, low: int, high: int) -> str:
+        name = f"{kind}{number}"
+        self.bounds[name] = low, high
+        return name
 
-def _cases(branches: tuple[Code, ...]) -> str:
-    return " ".join(f"{tag} of {_text(branch)} endof" for tag, branch in enumerate(branches))
+    def _reads(self, code: Code) -> str:
+        return "\n".join(map(self._read, code))
 
+    def _read(self, instruction: Instruction) -> str:
+        match instruction:
+            case ("int", words, low, high):
+                return f"data zigzag-> {self._bounded(WORDS, words, low, high)}"
+            case ("long", number):
+                return self._long(f"{LONGS}{number}")
+            case ("boolean" | "float" | "double" as kind, number):
+                return f"data {_LETTERS[kind]}-> {self._primitive(kind, number)}"
+            case ("fixed", data, size):
+                return f"{_literal(size)} data #B-> {BYTES}{data}"
+            case ("text", words, data):
+                name = self._bounded(WORDS, words, 0, INT32_MAX)
+                self.texts.append(name)
+                return f"data zigzag-> stack dup {name} <- stack data #B-> {BYTES}{data}"
+            case ("nullable", valid, tag, value):
+                name = self._bounded(BYTES, valid, 0, 1)
+                self.tags[name] = tag
+                return f"data zigzag-> stack dup {name} <- stack {'' if tag else '0= '}if {self._reads(value)} then"
+            case ("union", tags, branches):
+                name = self._bounded(LONGS, tags, 0, len(branches) - 1)
+                cases = " ".join(f"{tag} of {self._reads(branch)} endof" for tag, branch in enumerate(branches))
+                return f"data zigzag-> stack dup {name} <- stack case {cases} endcase"
+            case ("items", counts, item, _, item_bytes):
+                return self._items(self._bounded(LONGS, counts, 0, INT32_MAX), item, item_bytes)
+            case ("unwanted", skips):
+                return self._skips(skips)
+        raise TypeError(f"{instruction} reads nothing")
 
-def _read(instruction: ReadInstruction) -> str:
-    match instruction:
-        case ReadVarints(output, 1):
-            return f"data zigzag-> {output}"
-        case ReadVarints(output, count):
-            return f"{count} data #zigzag-> {output}"
-        case ReadWideLong(output):
-            return f"wide {output} <- stack"
-        case ReadPrimitive(output, kind):
-            return f"data {_LETTERS[kind]}-> {output}"
-        case ReadFixed(output, size):
-            return f"{_literal(size)} data #B-> {output}"
-        case ReadText(lengths, data):
-            return f"data zigzag-> stack dup {lengths} <- stack data #B-> {data}"
-        case ReadNullable(tags, present, value):
-            return f"data zigzag-> stack dup {tags} <- stack {_nullable(present, value)}"
-        case ReadUnion(tags, branches):
-            return f"data zigzag-> stack dup {tags} <- stack case {_cases(branches)} endcase"
-        case ReadItems():
-            return _items(instruction)
-        case _:
-            assert_never(instruction)
+    def _long(self, name: str) -> str:
+        self.longs.append(name)
+        return f"wide {name} <- stack" if self._wide else f"data zigzag-> {name}"
 
+    def _primitive(self, kind: str, number: int) -> str:
+        return self._bounded(BYTES, number, 0, 1) if kind == "boolean" else f"{_KINDS[kind]}{number}"
 
-def _skip(instruction: SkipInstruction) -> str:
-    match instruction:
-        case SkipVarint():
-            return "data zigzag-> stack drop"
-        case SkipWideLong():
-            return "wide drop"
-        case SkipFixed(size):
-            return f"{_literal(size)} data skip"
-        case SkipText():
-            return f"{_SIZE} data skip"
-        case SkipUnion(()):
-            return "halt"
-        case SkipUnion(branches):
-            return f"data zigzag-> stack case {_cases(branches)} halt endcase"
-        case SkipItems(item):
-            loop = f"0 do {_text(item)} loop" if item else "drop"
-            # A negative count says that the size of the block follows.
-            return f"begin data zigzag-> stack dup while dup 0 < if drop {_SIZE} data skip else {loop} then repeat drop"
-        case SkipRecord(number):
-            return f"{number} skip-record"
-        case _:
-            assert_never(instruction)
+    def _items(self, counts: str, item: Code, item_bytes: int) -> str:
+        """Reads blocks of items until one has none. The stack has the number of all items below that of the block's."""
+        limit = _BYTES_LEFT if item else f"dup {MAX_EMPTY_ITEMS} > if halt then"
+        counted = f"dup {item_bytes} * negate {BUDGET} +! {BUDGET} @ 0 < if halt then"
+        return (
+            "0 begin data zigzag-> stack dup while\n"
+            f"dup 0 < if negate {_SIZE} drop then {limit} {'' if self._budget is None else counted} swap over + swap\n"
+            f"{self._each(item)}\n"
+            f"repeat drop {counts} <- stack"
+        )
 
+    def _each(self, item: Code) -> str:
+        """Reads as many values as the stack says, by one word of the machine if it has one."""
+        match item:
+            case ():
+                return "drop"
+            case (("boolean" | "float" | "double" as kind, number),):
+                return f"data #{_LETTERS[kind]}-> {self._primitive(kind, number)}"
+            case (("int" | "long", *_),) if not self._wide:
+                return self._read(item[0]).replace("zigzag", "#zigzag")
+        return f"0 do {self._reads(item)} loop"
 
-def _nullable(present: int, value: Code) -> str:
-    """Reads the value as often as the tag on the stack says, 0 or 1 times.
+    def _skips(self, code: Code) -> str:
+        return "\n".join(map(self._skip, code))
 
-    `0=` gives -1 for a tag of 0. A run or a primitive is read at most once, whatever the tag is. A single varint is
-    read as often as the tag says, which cannot be more often than there are bytes. Wrong tags are found after the run.
-    """
-    counted = _counted(value)
-    if counted is None:
-        return f"{'' if present else '0= '}if\n{_text(value)}\nthen"
-    match value:
-        case (ReadVarints(count=1),):
-            return counted if present else f"0= negate {counted}"
-    return f"{'' if present else '0= '}1 and {counted}"
+    def _skip(self, instruction: Instruction) -> str:
+        match instruction:
+            case ("within", low, high):
+                return f"data zigzag-> stack dup {low} < if halt then {high} > if halt then"
+            case ("long",):
+                return "wide drop" if self._wide else "data zigzag-> stack drop"
+            case ("fixed", size):
+                return f"{_literal(size)} data skip"
+            case ("text",):
+                return f"{_SIZE} data skip"
+            case ("nullable", present, step):
+                branches = ((), (step,)) if present else ((step,), ())
+                return f"data zigzag-> stack case {self._cases(branches)} halt endcase"
+            case ("union", ()):
+                return "halt"
+            case ("union", branches):
+                return f"data zigzag-> stack case {self._cases(branches)} halt endcase"
+            case ("items", item):
+                loop = f"0 do {self._skips(item)} loop" if item else "drop"
+                # A negative count says that the size of the block follows.
+                sized = f"dup 0 < if drop {_SIZE} data skip else {loop} then"
+                return f"begin data zigzag-> stack dup while {sized} repeat drop"
+            case ("record", number):
+                return f"{number} skip-record"
+        raise TypeError(f"{instruction} steps over nothing")
 
-
-def _items(array: ReadItems) -> str:
-    """Reads blocks of items until one has none. The stack has the number of all items below that of the block's."""
-    limit = _BYTES_LEFT if array.item else f"dup {MAX_EMPTY_ITEMS} > if halt then"
-    each = array.item_bytes
-    budget = "" if each is None else f"dup {each} * negate {BUDGET} +! {BUDGET} @ 0 < if halt then"
-    times = _counted(array.item) or f"0 do\n{_text(array.item)}\nloop"
-    return (
-        "0 begin data zigzag-> stack dup while\n"
-        f"dup 0 < if negate {_SIZE} drop then {limit} {budget} swap over + swap\n"
-        f"{times}\n"
-        f"repeat drop {array.counts} <- stack"
-    )
-
-
-def _counted(code: Code) -> str | None:
-    """Reads as many values as the stack says, if the machine has a word for that."""
-    match code:
-        case ():
-            return "drop"
-        case (ReadVarints(output, 1),):
-            return f"data #zigzag-> {output}"
-        case (ReadVarints(output, count),):
-            return f"{count} * data #zigzag-> {output}"
-        case (ReadPrimitive(output, kind),):
-            return f"data #{_LETTERS[kind]}-> {output}"
-    return None
+    def _cases(self, branches: tuple[Code, ...]) -> str:
+        return " ".join(f"{tag} of {self._skips(branch)} endof" for tag, branch in enumerate(branches))
 
 
 def _literal(size: int) -> int:

@@ -1,44 +1,44 @@
 """Datums read by the Forth machine: from bytes to the outputs of a program. Pure.
 
-A scanner begins with a program that can read all datums but those with longs of ten bytes. It learns which nullable
-values were never null and which longs have had ten bytes, and compiles a program that assumes the same of what follows.
-That program has about half the instructions. If an assumption is wrong, the same bytes are read again with fewer
-assumptions, at last with none, and the scanner learns from the result. So assumptions change the speed, never the rows.
-
 The row of `plan` is read into these outputs (continued in `arrays`):
 
-    n0 [3]
-    n1 [2]
-    n2 [97, 98]
-    n3 [0]
-    n4 []
+    b0 [97, 98]
+    b1 [False]
+    l0 []
+    w0 [3]
+    w1 [2]
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arrow_avro.decoding.forth import BUDGET, rendered
-from arrow_avro.decoding.layout import Assumption
-from arrow_avro.decoding.program import compiled
-from arrow_avro.decoding.scan import CUT, IMPOSSIBLE, TOO_LONG, ScanResult, check_ends, outside, too_deep, unreadable
+from arrow_avro.decoding.forth import BUDGET, ForthText
+from arrow_avro.decoding.program import INT32_MAX, compiled
+from arrow_avro.decoding.scan import (
+    CUT,
+    IMPOSSIBLE,
+    TOO_LONG,
+    ScanResult,
+    check_ends,
+    outside,
+    too_deep,
+    too_much_text,
+    unreadable,
+)
 from arrow_avro.limits import batch_too_large
 from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arrow_avro.decoding.layout import Program
     from arrow_avro.decoding.plan import Plan
-    from arrow_avro.decoding.scan import BodySlice
+    from arrow_avro.decoding.scan import Array, BodySlice
     from arrow_avro.types import AvroType
-
-    _Run = tuple[Program, ScanResult]
 
 _RAISE_NOTHING = (False,) * 13  # one for each error of the machine: its name is returned instead
 _TOO_DEEP = "recursion depth exceeded"
@@ -59,9 +59,11 @@ class ForthScanner:
 
     avro: AvroType
     plan: Plan
-    _learnt: Assumption = field(default_factory=Assumption)
-    _nulls: frozenset[int] = frozenset()
-    _machines: dict[Assumption, tuple[Program, Any]] = field(default_factory=dict)
+    _wide: bool = False  # a long of ten bytes was read
+    _machines: dict[tuple[bool, int | None], tuple[ForthText, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._program = compiled(self.avro, self.plan, columns=False)
 
     def scan(self, slices: Sequence[BodySlice], budget: int | None = None) -> ScanResult:
         """Read all slices in one run. Items of arrays and maps may take `budget` bytes; if None, they are not counted.
@@ -70,74 +72,63 @@ class ForthScanner:
         that take more.
         """
         data = slices[0].body if len(slices) == 1 else b"".join(each.body for each in slices)
-        if self._learnt.dense and budget is None:
-            with suppress(CorruptError):
-                return self._run(slices, data, self._learnt)[1]
-        program, scan = self._with_nulls(slices, data, budget)
-        if budget is None:
-            self._learn(program, scan)
-        return scan
-
-    def _with_nulls(self, slices: Sequence[BodySlice], data: memoryview | bytes, budget: int | None) -> _Run:
-        """By programs in which every nullable value may be null; if need be, by one in which every long may be wide."""
         try:
-            return self._run(slices, data, Assumption(wide=self._learnt.wide, budget=budget))
+            return self._run(slices, data, budget)
         except CorruptError as error:
-            if f"({TOO_LONG})" not in str(error):
+            if self._wide or f"({TOO_LONG})" not in str(error):
                 raise
-        return self._run(slices, data, Assumption(wide=None, budget=budget))
+        self._wide = True
+        try:
+            return self._run(slices, data, budget)
+        except CorruptError:
+            self._wide = False
+            raise
 
-    def _run(self, slices: Sequence[BodySlice], data: memoryview | bytes, assumed: Assumption) -> _Run:
-        program, machine = self._machine(assumed)
+    def _run(self, slices: Sequence[BodySlice], data: memoryview | bytes, budget: int | None) -> ScanResult:
+        text, machine = self._machine(budget)
         counts = np.array([each.rows for each in slices], np.int64)
         error = machine.run({"data": data, "counts": counts}, *_RAISE_NOTHING)
         outputs = machine.outputs
-        beyond = assumed.budget is not None and machine[BUDGET] < 0
+        beyond = budget is not None and machine[BUDGET] < 0
         machine.reset()  # releases data and outputs
         if beyond:
             raise batch_too_large()
         if error:
-            raise _failed(error)
+            raise too_deep() if error == _TOO_DEEP else unreadable(_CAUSES.get(error, error))
         starts = accumulate((len(each.body) for each in slices), initial=0)
-        ends = [int(end) - start for end, start in zip(outputs["ends"], starts, strict=False)]
+        ends = [int(end) - start for end, start in zip(outputs.pop("ends"), starts, strict=False)]
         check_ends(slices, ends)
-        scan = ScanResult(program.root, outputs, program.strides, sum(each.rows for each in slices), ends[-1])
-        _check_bounds(program, scan)
-        return program, scan
+        for name, (low, high) in text.bounds.items():
+            _check_bounds(outputs[name], low, high)
+        outputs |= {name: _text_ends(outputs[name]) for name in text.texts}
+        outputs |= {name: outputs[name] == tag for name, tag in text.tags.items()}
+        if self._wide:
+            outputs |= {name: _not_zigzagged(outputs[name]) for name in text.longs}
+        return ScanResult(self._program.root, outputs, sum(each.rows for each in slices), ends[-1])
 
-    def _machine(self, assumed: Assumption) -> tuple[Program, Any]:
-        if assumed not in self._machines:
+    def _machine(self, budget: int | None) -> tuple[ForthText, Any]:
+        key = self._wide, budget
+        if key not in self._machines:
             # Imported here because it costs 13 MB and 80 ms, which a writer does not need.
             from awkward_cpp.lib._ext import ForthMachine64  # noqa: PLC0415
 
-            program = compiled(self.avro, self.plan, assumed)
-            machine = ForthMachine64(rendered(program), _STACK, _DEPTH, 0, _ITEMS, _GROWTH)
-            self._machines[assumed] = program, machine
-        return self._machines[assumed]
-
-    def _learn(self, program: Program, scan: ScanResult) -> None:
-        self._nulls |= {
-            place for place, (tags, present) in program.nullable.items() if (scan.column(tags) != present).any()
-        }
-        wide = self._learnt.wide or frozenset()
-        if program.assumed.wide is None:
-            wide |= {place for place, slot in program.longs.items() if slot is None or (scan.column(slot) < 0).any()}
-        learnt = Assumption(frozenset(program.nullable) - self._nulls, wide)
-        if learnt != self._learnt:
-            self._machines.pop(self._learnt, None)
-            self._learnt = learnt
+            text = ForthText(self._program, wide=self._wide, budget=budget)
+            self._machines[key] = text, ForthMachine64(text.text, _STACK, _DEPTH, 0, _ITEMS, _GROWTH)
+        return self._machines[key]
 
 
-def _failed(error: str) -> Exception:
-    return too_deep() if error == _TOO_DEEP else unreadable(_CAUSES.get(error, error))
+def _check_bounds(numbers: Array, low: int, high: int) -> None:
+    if len(numbers) and (int(numbers.min()) < low or int(numbers.max()) > high):
+        raise outside(low, high)
 
 
-def _check_bounds(program: Program, scan: ScanResult) -> None:
-    for slot, (low, high) in program.bounds.items():
-        column = scan.column(slot)
-        if not len(column):
-            continue
-        smallest = int(column.min()) if low else 0
-        largest = int((column if low else column.view(f"u{column.itemsize}")).max())
-        if smallest < low or largest > high:
-            raise outside(low, high)
+def _text_ends(lengths: Array) -> Array:
+    ends = np.cumsum(lengths)
+    if len(ends) and ends[-1] > INT32_MAX:
+        raise too_much_text()
+    return ends
+
+
+def _not_zigzagged(longs: Array) -> Array:
+    raw = longs.view(np.uint64)
+    return (raw >> np.uint64(1)).view(np.int64) ^ -(raw & np.uint64(1)).view(np.int64)

@@ -3,32 +3,20 @@
 A place within others has as many values as those have: the items of all lists one after the other, the fields of all
 records that are not null. Arrow's arrays are laid out like that, too.
 
-The row of `plan` is read into the outputs `n0` to `n4`. Its fields are
+The fields of the row of `plan` are read into these outputs:
 
-    'f0': Number(slot=Slot(output='n0', first=0), wide=False)
-    'f1': Text(lengths=Slot(output='n1', first=0), data='n2')
-    'f2': Nullable(tags=Slot(output='n3', first=0), present=1, dense=False,
-                   inner=Number(slot=Slot(output='n4', first=0), wide=False))
+    'f0': Number(output='w0')
+    'f1': Text(ends='w1', data='b0')
+    'f2': Nullable(valid='b1', inner=Number(output='l0'))
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from arrow_avro.decoding.instructions import Code
-
-INT32_MAX = 2**31 - 1
-
-
-class Slot(NamedTuple):
-    """Where the numbers of one place are: every k-th of an output, from number `first`; k is in `Program.strides`."""
-
-    output: str
-    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +26,9 @@ class NoOutput:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An int, a long or an enum's index. If it was read as `wide`, it is still zig-zagged."""
+    """An int, a long or an enum's index."""
 
-    slot: Slot
-    wide: bool = False
+    output: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +41,6 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Bytes or a string: the lengths and, in another output, the bytes of all."""
-
-    lengths: Slot
-    data: str
-
-
-@dataclass(frozen=True, slots=True)
-class EndedText:
     """Bytes or a string: where each ends in the bytes of all, which are in another output."""
 
     ends: str
@@ -78,11 +57,9 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Nullable:
-    """The number of each value's branch, its tag. If `dense`, all tags are `present`. `inner` are values not null."""
+    """Whether each value is not null, as a byte. `inner` are the values that are not."""
 
-    tags: Slot
-    present: int
-    dense: bool
+    valid: str
     inner: Node
 
 
@@ -98,7 +75,7 @@ class NullableColumn:
 class TaggedUnion:
     """Any other union: the tag of each value, and the values of each branch. `null` is the tag of null, or -1."""
 
-    tags: Slot
+    tags: str
     branches: tuple[Node, ...]
     null: int
 
@@ -107,7 +84,7 @@ class TaggedUnion:
 class Items:
     """An array or a map: the number of items in each. If `empty`, items have no bytes."""
 
-    counts: Slot
+    counts: str
     item: Node
     empty: bool
 
@@ -120,40 +97,5 @@ class Fields:
 
 
 Node: TypeAlias = (
-    NoOutput | Number | Primitive | Text | EndedText | Fixed | Nullable | NullableColumn | TaggedUnion | Items | Fields
+    NoOutput | Number | Primitive | Text | Fixed | Nullable | NullableColumn | TaggedUnion | Items | Fields
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Assumption:
-    """What a program takes for granted: which nullable values are never null, and which longs may be wide.
-
-    A wide long has ten bytes. Places are numbered in the order of the type. If `wide` is None, every long may be wide.
-    budget: bytes that all items of arrays and maps may take. If None, they are not counted.
-    """
-
-    dense: frozenset[int] = frozenset()
-    wide: frozenset[int] | None = frozenset()
-    budget: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """Instructions, and what their outputs mean.
-
-    outputs: the numpy types of the outputs, by name. strides: the slots in each output of varints.
-    bounds: the numbers that a slot may have, inclusive. records: what `SkipRecord` calls.
-
-    `nullable` and `longs` are the places that an `Assumption` is about: the slot of the tag and the tag that is not
-    null; the slot of a long, None if it is skipped.
-    """
-
-    code: Code
-    records: tuple[Code, ...]
-    assumed: Assumption
-    root: Node
-    outputs: Mapping[str, str]
-    strides: Mapping[str, int]
-    bounds: Mapping[Slot, tuple[int, int]]
-    nullable: Mapping[int, tuple[Slot, int]]
-    longs: Mapping[int, Slot | None]

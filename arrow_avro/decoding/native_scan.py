@@ -1,4 +1,4 @@
-"""Datums read by the compiled decoder: from bytes to the same outputs that the Forth machine gives."""
+"""Datums read by the compiled decoder: from bytes to the outputs of a program."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark_azureblob_native import Program
 
-from arrow_avro.decoding.native_program import BYTES, LONGS, WORDS, compiled_natively
-from arrow_avro.decoding.plan import UnrepresentableValueError
-from arrow_avro.decoding.scan import CUT, IMPOSSIBLE, TOO_LONG, ScanResult, check_ends, outside, too_deep, unreadable
+from arrow_avro.decoding.program import BYTES, LONGS, WORDS, compiled
+from arrow_avro.decoding.scan import (
+    CUT,
+    IMPOSSIBLE,
+    TOO_LONG,
+    ScanResult,
+    check_ends,
+    outside,
+    too_deep,
+    too_much_text,
+    unreadable,
+)
 from arrow_avro.limits import batch_too_large
 
 if TYPE_CHECKING:
@@ -37,11 +46,11 @@ class NativeScanner:
     plan: Plan
 
     def __post_init__(self) -> None:
-        self._program = compiled_natively(self.avro, self.plan)
+        self._program = compiled(self.avro, self.plan, columns=True)
         self._machine = Program(self._program.code, self._program.records, self._program.counts)
         kinds = zip((WORDS, LONGS, BYTES), self._program.counts, strict=True)
         self._names = [f"{kind}{place}" for kind, count in kinds for place in range(count)]
-        self._dtypes = [self._program.outputs[name] for name in self._names]
+        self._dtypes = [self._program.dtypes[name] for name in self._names]
 
     def scan(self, slices: Sequence[BodySlice], budget: int | None = None) -> ScanResult:
         """Read all slices in one run, with the arguments and errors of `ForthScanner.scan`."""
@@ -53,7 +62,7 @@ class NativeScanner:
         buffers = _MEMORY.take(sizes)
         self._machine.take(buffers)
         outputs = {name: each.view(dtype) for name, dtype, each in zip(self._names, self._dtypes, buffers, strict=True)}
-        return ScanResult(self._program.root, outputs, {}, sum(rows), ends[-1])
+        return ScanResult(self._program.root, outputs, sum(rows), ends[-1])
 
 
 class _Memory:
@@ -97,5 +106,5 @@ def _failed(fault: str, low: int, high: int) -> Exception:
     if fault == "outside":
         return outside(low, high)
     if fault == "arrow":
-        return UnrepresentableValueError("the texts of a batch have more bytes than Arrow can hold", "")
+        return too_much_text()
     return unreadable(_CAUSES[fault])

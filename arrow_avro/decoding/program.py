@@ -1,244 +1,270 @@
-"""From a writer's type and a plan to the program that reads datums. Pure.
+"""From a writer's type and a plan to the program that reads datums, the same for both decoders. Pure.
 
-Varints that follow each other become one *run*: one instruction reads them all into one output, and a `Slot` says which
-of each k numbers belong to a place.
+Each place is read into outputs of its own. Values that no plan wants are stepped over, but their numbers are checked
+like others. An instruction is a tuple; `[…]` is a tuple of instructions, which are followed one after the other:
 
-A program must end soon and within bounds of memory whatever bytes it reads. It checks itself what would move it back,
-make it loop for long or overflow its memory: lengths and counts of items. All other numbers are checked after the run
-(`Program.bounds`).
+    int n low high           a number between these bounds, to words n
+    long n, double n         to longs n
+    float n                  to words n
+    boolean n, fixed n size  to bytes n
+    text n m                 its end to words n, its bytes to bytes m
+    nullable n tag […]       a union with null: to bytes n whether its branch is `tag`, which has the value
+    union n ([…], …)         any other: its branch to longs n, and what reads the value of each branch
+    items n […] empty size   an array or map: the number of items to longs n, and each item, which takes `size` bytes of
+                             the budget; `empty` if items have no bytes
+    column leaf nullable     a leaf that each row has once, for the compiled decoder; `nullable` is None, or n and tag
+    unwanted […]             steps over `within low high`, `long`, `fixed size`, `text`, `nullable tag step`,
+                             `union ([…], …)`, `items […]`, and `record n`, a record that contains itself
 
-The row of `plan` is read by these instructions (continued in `forth` and `scan`; `layout` has what the outputs mean).
-If score were assumed never to be null, its branch and its value would be one run: ReadVarints(output='n3', count=2).
+The row of `plan` is read by these instructions (continued in `forth` and `forth_scan`; `layout` has what the outputs
+mean):
 
-    ReadVarints(output='n0', count=1)
-    ReadText(lengths='n1', data='n2')
-    ReadNullable(tags='n3', present=1, value=(ReadVarints(output='n4', count=1),))
+    ('int', 0, -2147483648, 2147483647)
+    ('text', 1, 0)
+    ('nullable', 1, 1, (('long', 0),))
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from arrow_avro.decoding import layout
 from arrow_avro.decoding import plan as plans
-from arrow_avro.decoding.instructions import (
-    ReadFixed,
-    ReadItems,
-    ReadNullable,
-    ReadPrimitive,
-    ReadText,
-    ReadUnion,
-    ReadVarints,
-    ReadWideLong,
-    SkipVarint,
-    SkipWideLong,
-)
-from arrow_avro.decoding.layout import INT32_MAX, Node, Program, Slot
 from arrow_avro.decoding.memory_bounds import NUMBER, scanned_bytes
-from arrow_avro.decoding.skip_program import SkipCompiler, is_recursive
-from arrow_avro.types import has_no_bytes
+from arrow_avro.types import has_no_bytes, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from arrow_avro.decoding.instructions import Code, ReadInstruction, SkipInstruction
-    from arrow_avro.decoding.layout import Assumption
+    from arrow_avro.decoding.layout import Node
     from arrow_avro.decoding.plan import Plan
     from arrow_avro.types import AvroType
 
-_DTYPES = {"boolean": "uint8", "float": "float32", "double": "float64"}
+Instruction: TypeAlias = "tuple[Any, ...]"
+Code: TypeAlias = "tuple[Instruction, ...]"
+
+WORDS, LONGS, BYTES = "w", "l", "b"
+"""The kinds of outputs: of 32 bits, of 64 bits, and bytes. An output is named by its kind and its number."""
+
+INT32_MAX = 2**31 - 1
+MAX_EMPTY_ITEMS = 1 << 20
+"""Items without bytes (nulls, records without fields, fixed of size 0) that an array may claim to have."""
+
+_COLUMNS = frozenset(("int", "enum", "long", "boolean", "float", "double", "bytes", "string"))
+_NULLABLE_COLUMNS = _COLUMNS - {"enum"}  # the first symbol, in the place of a null, may be one that the reader lacks
+_SIZES = {"boolean": 1, "float": 4, "double": 8}
 
 
-def compiled(avro: AvroType, plan: Plan, assumed: Assumption) -> Program:
-    """The program that reads datums of `avro` and keeps what `plan` wants."""
-    compiler = _Compiler(avro, assumed)
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a decoder is given, and what its outputs mean.
+
+    code: reads a row. records: steps over the records that contain themselves. root: the row's outputs.
+    dtypes: of the outputs, as numpy has them, by name. counts: how many there are of words, longs and bytes.
+    """
+
+    code: Code
+    records: tuple[Code, ...]
+    root: Node
+    dtypes: dict[str, str]
+    counts: tuple[int, int, int]
+
+
+def compiled(avro: AvroType, plan: Plan, *, columns: bool) -> Program:
+    """The program that reads datums of `avro` and keeps what `plan` wants. columns: use that instruction."""
+    compiler = _Compiler(avro, columns=columns)
     root = compiler.value(avro, (plan,))
-    return Program(
-        code=tuple(compiler.code),
-        records=compiler.skipping.records(),
-        assumed=assumed,
-        root=root,
-        outputs=compiler.outputs,
-        strides=compiler.strides,
-        bounds=compiler.bounds,
-        nullable=compiler.nullable,
-        longs=compiler.longs,
-    )
+    counts = (compiler.counts[WORDS], compiler.counts[LONGS], compiler.counts[BYTES])
+    return Program(tuple(compiler.code), compiler.skipping.records(), root, compiler.dtypes, counts)
 
 
 class _Compiler:
-    """The code of one program as it grows, and what is known of its outputs."""
+    """The code of one program as it grows, and its outputs."""
 
-    def __init__(self, avro: AvroType, assumed: Assumption) -> None:
-        self.code: list[ReadInstruction | SkipInstruction] = []
-        self.skipping = SkipCompiler(avro, self._skip_long)
-        self.outputs: dict[str, str] = {}
-        self.strides: dict[str, int] = {}
-        self.bounds: dict[Slot, tuple[int, int]] = {}
-        self.nullable: dict[int, tuple[Slot, int]] = {}
-        self.longs: dict[int, Slot | None] = {}
-        self._assumed = assumed
-        self._places = 0
+    def __init__(self, avro: AvroType, *, columns: bool) -> None:
+        self.code: list[Instruction] = []
+        self.skipping = _SkipCompiler(avro)
+        self.dtypes: dict[str, str] = {}
+        self.counts = dict.fromkeys((WORDS, LONGS, BYTES), 0)
+        self._in_row = columns  # the value is one that each row has once
 
     def value(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
-        """Adds the code for one value, which the reader wants for each of some plans.
-
-        If no plan wants it, numbers and branches are read all the same, because they belong to runs; the rest is
-        skipped.
-        """
-        wanted = plans.of_values(wanted)
+        """Adds the code for one value, which the reader wants for each of some plans, perhaps none."""
+        resolved = plans.of_values(wanted)
         match avro.kind:
             case "null":
                 return layout.NoOutput()
+            case "union" if wanted:  # which branch a value has matters also to plans that cannot read it
+                return self._union(avro, resolved)
+            case _ if not resolved:
+                self._step_over(self.skipping.value(avro))
+                return layout.NoOutput()
+            case "record":
+                fields = plans.of_fields(avro, resolved)
+                return layout.Fields({key: self.value(inner, some) for key, inner, some in fields})
+            case "array" | "map":
+                return self._items(avro, resolved)
+        node, leaf = self._leaf(avro)
+        self.code.append(("column", leaf, None) if self._in_row and avro.kind in _COLUMNS else leaf)
+        return node
+
+    def _step_over(self, skips: Code) -> None:
+        """Steps over values that follow each other are one instruction."""
+        match self.code:
+            case [*_, ("unwanted", before)]:
+                self.code[-1] = ("unwanted", (*before, *skips))
+            case _:
+                self.code.append(("unwanted", skips))
+
+    def _leaf(self, avro: AvroType) -> tuple[Node, Instruction]:
+        match avro.kind:
             case "int":
                 return self._int(-(2**31), INT32_MAX)
             case "enum":
                 return self._int(0, len(avro.symbols) - 1)
             case "long":
-                return self._long()
-            case "union":
-                return self._union(avro, wanted)
-            case "record" if wanted or not is_recursive(avro):
-                return self._record(avro, wanted)
-        if wanted:
-            return self._wanted(avro, wanted)
-        self.code += self.skipping.value(avro)
-        return layout.NoOutput()
-
-    def _wanted(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
-        match avro.kind:
-            case "boolean" | "float" | "double":
-                return self._primitive(avro.kind)
-            case "bytes" | "string":
-                return self._text()
+                number, name = self._output(LONGS, "int64")
+                return layout.Number(name), ("long", number)
+            case "boolean":
+                number, name = self._output(BYTES, "uint8")
+                return layout.Primitive(name, in_bits=self._in_row), ("boolean", number)
+            case "float":
+                number, name = self._output(WORDS, "float32")
+                return layout.Primitive(name), ("float", number)
+            case "double":
+                number, name = self._output(LONGS, "float64")
+                return layout.Primitive(name), ("double", number)
             case "fixed":
-                data = self._output("uint8")
-                self.code.append(ReadFixed(data, avro.size))
-                return layout.Fixed(data, avro.size)
-        return self._items(avro, wanted)
+                number, name = self._output(BYTES, "uint8")
+                return layout.Fixed(name, avro.size), ("fixed", number, avro.size)
+        return self._text()
 
-    def _output(self, dtype: str) -> str:
-        name = f"n{len(self.outputs)}"
-        self.outputs[name] = dtype
-        return name
+    def _output(self, kind: str, dtype: str) -> tuple[int, str]:
+        """The number of one more output among those of its kind, and its name."""
+        number = self.counts[kind]
+        self.counts[kind] += 1
+        name = f"{kind}{number}"
+        self.dtypes[name] = dtype
+        return number, name
 
-    def _numbers(self, low: int, high: int) -> Slot:
-        """An output of its own for numbers between two bounds."""
-        slot = Slot(self._output("int64"))
-        self.bounds[slot] = low, high
-        return slot
+    def _int(self, low: int, high: int) -> tuple[Node, Instruction]:
+        number, name = self._output(WORDS, "int32")
+        return layout.Number(name), ("int", number, low, high)
 
-    def _varint(self) -> Slot:
-        """Reads one more varint, in the run that the code ends with, or in a new one."""
-        match self.code:
-            case [*_, ReadVarints(output, count)]:
-                self.code[-1] = ReadVarints(output, count + 1)
-            case _:
-                output, count = self._output("int64"), 0
-                self.code.append(ReadVarints(output, 1))
-        self.strides[output] = count + 1
-        return Slot(output, count)
+    def _text(self) -> tuple[Node, Instruction]:
+        ends, name = self._output(WORDS, "int32")
+        data, text = self._output(BYTES, "uint8")
+        return layout.Text(name, text), ("text", ends, data)
 
     def _apart(self, read: Callable[[], Node]) -> tuple[Node, Code]:
-        """What `read` adds to the code, apart from the code before it."""
-        outer, self.code = self.code, []
+        """What `read` adds to the code, apart from the code before it, for a value that not each row has once."""
+        outer, in_row = self.code, self._in_row
+        self.code, self._in_row = [], False
         node = read()
-        code, self.code = tuple(self.code), outer
+        code, self.code, self._in_row = tuple(self.code), outer, in_row
         return node, code
-
-    def _place(self) -> int:
-        """The number of the next place that assumptions are made of."""
-        self._places += 1
-        return self._places
-
-    def _int(self, low: int, high: int) -> layout.Number:
-        slot = self._varint()
-        self.bounds[slot] = low, high
-        return layout.Number(slot)
-
-    def _long(self) -> layout.Number:
-        """A long of 64 bits has up to ten bytes, but the machine's instruction for varints reads nine at most.
-
-        A wide long is read byte by byte, which costs up to 0.4 µs instead of 8 ns, and it cannot be part of a run. So a
-        program has wide longs only in places where one of ten bytes has been seen, or everywhere if nothing is assumed.
-        """
-        place = self._place()
-        wide = self._is_wide(place)
-        slot = Slot(self._output("int64")) if wide else self._varint()
-        if wide:
-            self.code.append(ReadWideLong(slot.output))
-        self.longs[place] = slot
-        return layout.Number(slot, wide)
-
-    def _skip_long(self) -> SkipInstruction:
-        place = self._place()
-        self.longs[place] = None
-        return SkipWideLong() if self._is_wide(place) else SkipVarint()
-
-    def _is_wide(self, place: int) -> bool:
-        return self._assumed.wide is None or place in self._assumed.wide
-
-    def _primitive(self, kind: str) -> layout.Primitive:
-        data = self._output(_DTYPES[kind])
-        if kind == "boolean":
-            self.bounds[Slot(data)] = 0, 1
-        self.code.append(ReadPrimitive(data, kind))
-        return layout.Primitive(data)
-
-    def _text(self) -> layout.Text:
-        lengths, data = self._numbers(0, INT32_MAX), self._output("uint8")
-        self.code.append(ReadText(lengths.output, data))
-        return layout.Text(lengths, data)
-
-    def _record(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.Fields:
-        return layout.Fields({key: self.value(inner, some) for key, inner, some in plans.of_fields(avro, wanted)})
 
     def _union(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
         kinds = [branch.kind for branch in avro.branches]
         if len(kinds) == 1 and kinds != ["null"]:
-            tags = self._varint()
-            self.bounds[tags] = 0, 0
-            return layout.Nullable(tags, 0, dense=True, inner=self.value(avro.branches[0], wanted))
+            self._step_over((("within", 0, 0),))
+            return self.value(avro.branches[0], wanted)
         if avro.nullable and len(kinds) == 2:  # noqa: PLR2004 - null and another
             return self._nullable(avro.nullable, 1 - kinds.index("null"), wanted)
         return self._tagged(avro, wanted)
 
-    def _nullable(self, avro: AvroType, present: int, wanted: tuple[Plan, ...]) -> layout.Nullable:
-        place = self._place()
-        if place in self._assumed.dense:
-            tags = self._varint()
-            self.bounds[tags] = present, present
-            self.nullable[place] = tags, present
-            return layout.Nullable(tags, present, dense=True, inner=self.value(avro, wanted))
-        tags = self._numbers(0, 1)
-        self.nullable[place] = tags, present
+    def _nullable(self, avro: AvroType, present: int, wanted: tuple[Plan, ...]) -> Node:
+        valid, name = self._output(BYTES, "uint8")
+        if wanted and self._in_row and avro.kind in _NULLABLE_COLUMNS:
+            inner, leaf = self._leaf(avro)
+            self.code.append(("column", leaf, (valid, present)))
+            return layout.NullableColumn(name, inner)
         inner, code = self._apart(lambda: self.value(avro, wanted))
-        self.code.append(ReadNullable(tags.output, present, code))
-        return layout.Nullable(tags, present, dense=False, inner=inner)
+        self.code.append(("nullable", valid, present, code))
+        return layout.Nullable(name, inner)
 
     def _tagged(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.TaggedUnion:
-        tags = self._numbers(0, len(avro.branches) - 1)
-        read = [self._apart(partial(self._branch, avro, tag, wanted)) for tag in range(len(avro.branches))]
-        self.code.append(ReadUnion(tags.output, tuple(code for _, code in read)))
+        tags, name = self._output(LONGS, "int64")
+        branches = [
+            self._apart(partial(self.value, branch, plans.of_branch(tag, wanted)))
+            for tag, branch in enumerate(avro.branches)
+        ]
+        self.code.append(("union", tags, tuple(code for _, code in branches)))
         null = next((tag for tag, branch in enumerate(avro.branches) if branch.kind == "null"), -1)
-        return layout.TaggedUnion(tags, tuple(node for node, _ in read), null)
-
-    def _branch(self, avro: AvroType, tag: int, wanted: tuple[Plan, ...]) -> Node:
-        return self.value(avro.branches[tag], plans.of_branch(tag, wanted))
+        return layout.TaggedUnion(name, tuple(node for node, _ in branches), null)
 
     def _items(self, avro: AvroType, wanted: tuple[Plan, ...]) -> layout.Items:
-        counts = self._numbers(0, INT32_MAX)
+        counts, name = self._output(LONGS, "int64")
         empty = avro.kind == "array" and has_no_bytes(avro.element)
-        node, code = self._apart(lambda: self._item(avro, wanted))
+        node, code = self._apart(partial(self._item, avro, plans.of_items(wanted)))
         each = scanned_bytes(avro.element) + (NUMBER if avro.kind == "map" else 0)
-        item_bytes = None if self._assumed.budget is None else each
-        self.code.append(ReadItems(counts.output, () if empty else code, item_bytes))
-        return layout.Items(counts, node, empty)
+        self.code.append(("items", counts, () if empty else code, empty, each))
+        return layout.Items(name, node, empty)
 
     def _item(self, avro: AvroType, wanted: tuple[Plan, ...]) -> Node:
-        inner = plans.of_items(wanted)
         if avro.kind == "array":
-            return self.value(avro.element, inner)
-        key = self._text()
-        return layout.Fields({"key": key, "value": self.value(avro.element, inner)})
+            return self.value(avro.element, wanted)
+        key, leaf = self._text()
+        self.code.append(leaf)
+        return layout.Fields({"key": key, "value": self.value(avro.element, wanted)})
+
+
+class _SkipCompiler:
+    """Makes the steps over values of types within `root`."""
+
+    def __init__(self, root: AvroType) -> None:
+        self._root = root
+        self._recursive: list[str] = []
+
+    def value(self, avro: AvroType) -> Code:
+        """Steps over one value."""
+        match avro.kind:
+            case "null":
+                return ()
+            case "int":
+                return (("within", -(2**31), INT32_MAX),)
+            case "enum":
+                return (("within", 0, len(avro.symbols) - 1),)
+            case "long":
+                return (("long",),)
+            case "bytes" | "string":
+                return (("text",),)
+            case "record" | "reference":
+                return self._record(avro)
+            case "union":
+                return (_union(tuple(self.value(branch) for branch in avro.branches)),)
+            case "array":
+                return (("items", () if has_no_bytes(avro.element) else self.value(avro.element)),)
+            case "map":
+                return (("items", (("text",), *self.value(avro.element))),)
+        return (("fixed", _SIZES.get(avro.kind, avro.size)),)
+
+    def records(self) -> tuple[Code, ...]:
+        """What each `record` steps over, by its number. Such records may contain each other."""
+        records = {one.name: one for one in walk(self._root) if one.kind == "record"}
+        codes: list[Code] = []
+        while len(codes) < len(self._recursive):
+            codes.append(self._fields(records[self._recursive[len(codes)]]))
+        return tuple(codes)
+
+    def _record(self, avro: AvroType) -> Code:
+        contains_itself = any(one.kind == "reference" and one.name == avro.name for one in walk(avro))
+        if not contains_itself:
+            return self._fields(avro)
+        if avro.name not in self._recursive:
+            self._recursive.append(avro.name)
+        return (("record", self._recursive.index(avro.name)),)
+
+    def _fields(self, record: AvroType) -> Code:
+        return tuple(step for member in record.fields for step in self.value(member.type))
+
+
+def _union(branches: tuple[Code, ...]) -> Instruction:
+    match branches:
+        case ((), (("within" | "long" | "fixed" | "text", *_) as step,)):
+            return ("nullable", 1, step)
+        case ((("within" | "long" | "fixed" | "text", *_) as step,), ()):
+            return ("nullable", 0, step)
+    return ("union", branches)

@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arrow_avro.decoding.plan import UnrepresentableValueError
 from arrow_avro.limits import BeyondLimitError
 from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from arrow_avro.arrow_values import I64
-    from arrow_avro.decoding.layout import Node, Slot
+    from arrow_avro.decoding.layout import Node
 
     Array = npt.NDArray[Any]
 
@@ -40,19 +40,13 @@ class BodySlice(NamedTuple):
 class ScanResult:
     """What one run of a program has read: `rows` datums, the last of which ends at byte `end` of the last slice.
 
-    root: which outputs are those of the rows. strides: how many slots an output has, if not one.
+    root: which outputs are those of the rows.
     """
 
     root: Node
     outputs: dict[str, Array]
-    strides: Mapping[str, int]
     rows: int
     end: int
-
-    def numbers(self, slot: Slot, count: int) -> I64:
-        """The `count` numbers of a slot, perhaps strided."""
-        stride = self.strides.get(slot.output, 1)
-        return self.values(slot.output, count * stride)[slot.first :: stride]
 
     def values(self, output: str, count: int) -> Array:
         """The `count` values of an output. Raises CorruptError if it has more or fewer: Arrow would not check."""
@@ -61,15 +55,16 @@ class ScanResult:
             raise CorruptError(f"there are {len(array)} values where there should be {count}")
         return array
 
-    def column(self, slot: Slot) -> Array:
-        """The numbers of a slot, however many there are."""
-        return self.outputs[slot.output][slot.first :: self.strides.get(slot.output, 1)]
-
 
 def too_deep() -> BeyondLimitError:
     """The error for records that contain themselves too often."""
     cause = "records that contain themselves are nested too deeply to be skipped (recursion depth exceeded)"
     return BeyondLimitError(cause, "Write the blob again with records that are not nested so deeply, or leave it out.")
+
+
+def too_much_text() -> UnrepresentableValueError:
+    """The error for texts that Arrow's offsets of 32 bits cannot reach."""
+    return UnrepresentableValueError("the texts of a batch have more bytes than Arrow can hold", "")
 
 
 def unreadable(cause: str) -> CorruptError:

@@ -69,7 +69,6 @@ fn step(value: &Bound<'_, PyAny>) -> PyResult<Step> {
     let at = |place: usize| given.get_item(place);
     Ok(match at(0)?.extract::<String>()?.as_str() {
         "long" => Step::Long,
-        "number" => Step::Number,
         "within" => Step::Within { low: at(1)?.extract()?, high: at(2)?.extract()? },
         "fixed" => Step::Fixed(at(1)?.extract()?),
         "text" => Step::Text,

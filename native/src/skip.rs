@@ -8,8 +8,6 @@ use crate::outputs::push;
 #[derive(Debug)]
 pub enum Step {
     Long,
-    /// An int or the index of a symbol.
-    Number,
     /// An int or the index of a symbol, within bounds.
     Within { low: i64, high: i64 },
     Fixed(usize),
@@ -35,7 +33,6 @@ impl Step {
     fn over(&self, cursor: &mut Cursor) -> Result<(), Fault> {
         match self {
             Step::Long => cursor.long().map(drop),
-            Step::Number => cursor.number().map(drop),
             Step::Within { low, high } => cursor.within(*low, *high).map(drop),
             Step::Fixed(size) => cursor.bytes(*size).map(drop),
             Step::Text => {

@@ -12,7 +12,7 @@ import pytest
 
 from arrow_avro.decoding import scanners
 from arrow_avro.decoding.forth_scan import ForthScanner
-from arrow_avro.decoding.native_program import compiled_natively
+from arrow_avro.decoding.program import compiled
 from arrow_avro.decoding.scanners import VARIABLE, scanner_class
 from arrow_avro.files.container_file import block, header
 from arrow_avro.limits import ReadLimits
@@ -23,8 +23,8 @@ from tests.arrow_avro import fuzz
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from arrow_avro.decoding.native_program import NativeProgram
     from arrow_avro.decoding.plan import Plan
+    from arrow_avro.decoding.program import Program
     from arrow_avro.types import AvroType
 
 CASES = 600
@@ -51,7 +51,7 @@ def changed(value: Any, change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) ->
 SKIPPED = 3  # what a nullable has that nobody wants
 MUTANTS: dict[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {
     "ints have no bounds": lambda it: (*it[:2], -(2**62), 2**62) if it[0] == "int" else it,
-    "unwanted ints have no bounds": lambda it: ("number",) if it[0] == "within" else it,
+    "unwanted ints have no bounds": lambda it: (it[0], -(2**62), 2**62) if it[0] == "within" else it,
     "the other branch is null where nobody wants the value": lambda it: (
         ("nullable", 1 - it[1], it[2]) if it[0] == "nullable" and len(it) == SKIPPED else it
     ),
@@ -64,11 +64,11 @@ MUTANTS: dict[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {
 @native
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_program_that_is_wrong_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def mutant(avro: AvroType, plan: Plan) -> NativeProgram:
-        right = compiled_natively(avro, plan)
+    def mutant(avro: AvroType, plan: Plan, *, columns: bool) -> Program:
+        right = compiled(avro, plan, columns=columns)
         return replace(right, code=changed(right.code, MUTANTS[name]))
 
-    monkeypatch.setattr(f"{SCANNER}.compiled_natively", mutant)
+    monkeypatch.setattr(f"{SCANNER}.compiled", mutant)
     with pytest.raises(AssertionError, match=r"case \d+ of seed 1"):
         fuzz.run(1, lambda number: number < CASES)
 

@@ -1,4 +1,4 @@
-"""The part of the decoder that runs the Forth machine: what it learns, what it skips, and hostile bytes."""
+"""The part of the decoder that runs a program: what it reads, what it skips, and hostile bytes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from arrow_avro.decoding.arrays import columns
 from arrow_avro.decoding.decode import decode_blob
 from arrow_avro.decoding.forth_scan import ForthScanner as Scanner
-from arrow_avro.decoding.instructions import MAX_EMPTY_ITEMS
 from arrow_avro.decoding.layout import Fields, Number, Primitive
 from arrow_avro.decoding.plan import Record
+from arrow_avro.decoding.program import MAX_EMPTY_ITEMS
 from arrow_avro.decoding.resolve import resolve
 from arrow_avro.decoding.scan import BodySlice
 from arrow_avro.files.container_file import block, blocks, header, read_header
@@ -74,7 +74,7 @@ def read(data: bytes, **options: Any) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-# --- what is learnt from one batch must not change the next -----------------------------------------------------------
+# --- nulls, and longs of ten bytes ------------------------------------------------------------------------------------
 
 NULLABLE = record(
     a=["null", "long"],
@@ -87,7 +87,7 @@ NULLABLE = record(
 
 
 def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Seldom null, so that the scanner learns from rows without nulls."""
+    """Seldom null, so that there are rows without nulls."""
     return st.one_of(*[values] * 7, st.none())
 
 
@@ -131,17 +131,6 @@ def test_a_null_is_seen_even_if_its_row_could_be_read_without_one() -> None:
     assert rows == read(written(schema, rows), limits=ReadLimits(batch_rows=10))
 
 
-def test_a_column_that_had_a_null_is_never_again_assumed_to_have_none() -> None:
-    schema = parse(json.dumps(record(a=["null", "long"], b=["null", "long"], c=["null", "long"])))
-    scanner = Scanner(schema.type, resolve(schema.type, schema.type))
-    present, null = b"\x02\x02", b"\x00"
-    dense = []
-    for body in (present * 3, null + present * 2, present * 3, present + null + present, present * 3):
-        scanner.scan([BodySlice(memoryview(body), 1)])
-        dense.append(len(scanner._learnt.dense))
-    assert [3, 2, 2, 1, 1] == dense
-
-
 @pytest.mark.parametrize("output", range(8))
 def test_an_output_that_is_too_short_never_becomes_an_array(output: int) -> None:
     fields = {"a": ["null", "long"], "b": "string", "c": "boolean", "d": array("double"), "e": ["int", "string"]}
@@ -150,7 +139,7 @@ def test_an_output_that_is_too_short_never_becomes_an_array(output: int) -> None
     assert isinstance(plan, Record)
     row = b"\x02\x02" + b"\x04ab" + b"\x01" + b"\x02" + bytes(8) + b"\x00" + b"\x00\x02"
     scan = Scanner(schema.type, plan).scan([BodySlice(memoryview(row), 1)])
-    name = [each for each, values in scan.outputs.items() if len(values) and each != "ends"][output]
+    name = [each for each, values in scan.outputs.items() if len(values)][output]
     scan.outputs[name] = scan.outputs[name][:-1]
     with pytest.raises(CorruptError, match="values where"):
         columns(plan, scan)
@@ -162,10 +151,10 @@ def test_outputs_of_another_length_are_refused() -> None:
     assert isinstance(scan.root, Fields)
     number, double = scan.root.fields.values()
     assert isinstance(number, Number) and isinstance(double, Primitive)
-    assert [0, 0] == scan.numbers(number.slot, 2).tolist() == scan.values(double.output, 2).tolist()
+    assert [0, 0] == scan.values(number.output, 2).tolist() == scan.values(double.output, 2).tolist()
     for count in (1, 3):
         with pytest.raises(CorruptError):
-            scan.numbers(number.slot, count)
+            scan.values(number.output, count)
         with pytest.raises(CorruptError):
             scan.values(double.output, count)
 
