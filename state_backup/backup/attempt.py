@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from state_backup.index.checkpoint_id import CheckpointId
     from state_backup.index.dir_diff import Blobs, Content, LocalDir, LocalFile
     from state_backup.metrics import StateMetrics
-    from state_backup.record.state_storage import StateStorage
+    from state_backup.record.store import StateStorage
 
 
 @dataclass(frozen=True)

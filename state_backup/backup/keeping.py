@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 from azure_account.location import Location
 from foundation.arguments import Range, checked
 from foundation.errors import NotFoundError
-from state_backup.record.location import open_location
 from state_backup.record.record import LEAST_KEPT
-from state_backup.record.store import record_store
+from state_backup.record.store import open_location, record_store
 
 if TYPE_CHECKING:
     from state_backup.record.record import CheckpointRecord

@@ -34,10 +34,8 @@ from state_backup.backup.settings import TaskIdentity, WriterHandover, WriterSet
 from state_backup.index.checkpoint_id import CheckpointId, next_id
 from state_backup.metrics import StateMetrics
 from state_backup.record.clean_up import CleanUp
-from state_backup.record.location import open_location
 from state_backup.record.record import MOST_CONDEMNED, Checkpoint, CheckpointRecord
-from state_backup.record.state_storage import StateStorage
-from state_backup.record.store import new_uuid
+from state_backup.record.store import StateStorage, new_uuid, open_location
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

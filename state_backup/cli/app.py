@@ -39,8 +39,8 @@ from state_backup.backup.writer import open_state
 from state_backup.cli import as_json as document
 from state_backup.cli import as_text as text
 from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record
-from state_backup.record.location import open_location
 from state_backup.record.names import StateNames
+from state_backup.record.store import open_location
 from state_backup.restoring.restore import checkpoints, restore
 from state_backup.restoring.verifying import verify
 from state_backup.sweeping.lifecycle import lifecycle_policy

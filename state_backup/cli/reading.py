@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import concurrent_map
 from state_backup.record.names import RECORD, StateNames
-from state_backup.record.store import record_store
-from state_backup.record.stored_index import read_index
+from state_backup.record.store import read_index, record_store
 from state_backup.record.ttl import TAG
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from foundation.parallel import BulkResult
-    from state_backup.record.state_storage import StateStorage
+    from state_backup.record.store import StateStorage
 
 logger = logging.getLogger("state_backup")
 

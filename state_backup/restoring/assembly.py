@@ -19,7 +19,7 @@ from foundation.errors import AzureBlobError, ConflictError, CorruptError, NotFo
 from foundation.report import ProgressCallbacks
 from state_backup.local import durable, place
 from state_backup.local.scan import ChecksumCache, scan
-from state_backup.record.stored_index import read_index
+from state_backup.record.store import read_index
 from state_backup.restoring.download import Downloader
 from state_backup.restoring.pieces import begun
 

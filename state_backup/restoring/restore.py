@@ -37,10 +37,8 @@ from state_backup.local import place
 from state_backup.local.mounts import mount_at_or_below
 from state_backup.local.scan import ChecksumCache
 from state_backup.metrics import StateMetrics
-from state_backup.record.location import open_location
 from state_backup.record.record import Checkpoint
-from state_backup.record.store import record_store
-from state_backup.record.undelete import undelete_lost
+from state_backup.record.store import open_location, record_store, undelete_lost
 from state_backup.restoring.assembly import DownloadSettings, Target, assemble
 
 if TYPE_CHECKING:

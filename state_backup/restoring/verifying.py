@@ -20,9 +20,7 @@ from foundation.parallel import concurrent_map
 from foundation.report import ProgressCallbacks
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.index.packs import runs
-from state_backup.record.location import open_location
-from state_backup.record.store import record_store
-from state_backup.record.stored_index import read_index
+from state_backup.record.store import open_location, read_index, record_store
 from state_backup.restoring.packed import fetch_run
 
 if TYPE_CHECKING:

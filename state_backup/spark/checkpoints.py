@@ -19,8 +19,7 @@ from foundation.arguments import Count, Seconds, Wait, checked
 from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
 from state_backup.backup.settings import WriterSettings
-from state_backup.record.location import open_location
-from state_backup.record.state_storage import StateStorage
+from state_backup.record.store import StateStorage, open_location
 from state_backup.restoring.restore import RestoreResult, RestoreSettings, restore
 from state_backup.spark.location import local_path
 from state_backup.spark.openings import note_openings, openings_of

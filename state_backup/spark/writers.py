@@ -16,8 +16,7 @@ from state_backup.backup.notes import WriterNotes
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state, resume_state
 from state_backup.local.durable import replace_bytes
-from state_backup.record.location import open_location
-from state_backup.record.state_storage import StateStorage
+from state_backup.record.store import StateStorage, open_location
 from state_backup.spark.location import beside
 from state_backup.spark.openings import note_openings, openings_of
 from state_backup.spark.position import QueryPosition

@@ -24,11 +24,8 @@ from foundation.arguments import Count, Wait, checked
 from foundation.errors import ConflictError, CorruptError, NotFoundError, TransientError
 from foundation.parallel import act_on_each, concurrent_map
 from state_backup.metrics import StateMetrics
-from state_backup.record.listing import listed
-from state_backup.record.location import open_location
 from state_backup.record.record import MOST_CONDEMNED
-from state_backup.record.store import record_store
-from state_backup.record.stored_index import read_index
+from state_backup.record.store import list_blobs, open_location, read_index, record_store
 from state_backup.record.ttl import TAG
 
 if TYPE_CHECKING:
@@ -75,7 +72,7 @@ def plan_sweep(where: Location, *, min_age: Wait = DAY_SECONDS, threads: Count =
     read might be needed.
     """
     container, names = open_location(where)
-    blobs, refused = listed(container, names.prefixes, uncommitted=True)
+    blobs, refused = list_blobs(container, names.prefixes, uncommitted=True)
     if refused is not None:
         logger.warning("index tags are refused, so the sweep of %s takes no TTL off: %s", names.state, refused)
     stored, in_use = _read_in_use(container, names)
