@@ -37,8 +37,8 @@ setup: ## install what `make check` needs (each target installs what it needs it
 setup-%:
 	@$(PYTHON) -m tools.setup --quiet $(subst -, ,$*)
 
-demo: setup-demo-azurite-native ## write a year of flights into blobs, read them back, compare row by row
-	@$(BIN)/python -m demo.flights
+demo: setup-demo-azurite-native ## write a year of flights into blobs, read them back, compare row by row (LOG=INFO shows its log)
+	@$(BIN)/python -m demo.flights --log $(or $(LOG),WARNING)
 
 pipeline: setup-test-azurite-native .venv/spark-classes.jsa ## all parts as one system, while drivers, executors, disks and the emulator are lost (MINUTES=10 SEED=)
 	@$(BIN)/python -m demo.pipeline --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -2,11 +2,12 @@
 
 The account is that of `AZURE_STORAGE_CONNECTION_STRING` if it is set, else an Azurite that is started for the demo.
 The exit code is 0 if the rows that `spark.read` reads, and those that fastavro reads from the listed blobs, equal the
-input.
+input. `--log INFO` prints what the connector logs, as docs/LOGGING.md shows.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -39,13 +40,25 @@ STREAM = "flights"
 FILES = 12
 FILES_PER_BATCH = 2
 
+LOGGING = """
+import logging
+
+logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+logging.getLogger("azureblob_source").setLevel("{level}")
+"""
+"""What each Python process that Spark starts imports as `sitecustomize`."""
+
 console = Console(width=max(100, Console().width))
 
 
 def main() -> int:
     """Run the demo. The exit code is 0 if every row was written exactly once."""
+    parser = argparse.ArgumentParser(description="Stream a year of flights into blobs, and read them back.")
+    parser.add_argument("--log", metavar="LEVEL", default="WARNING", type=str.upper, help="such as INFO")
+    level = parser.parse_args().log
     try:
         with _account() as (connection_string, place), tempfile.TemporaryDirectory() as folder:
+            log_in_workers(Path(folder) / "logging", level)
             return _run(connection_string, place, Path(folder))
     except AzuriteMissingError as error:
         console.print(f"[red]{error}")
@@ -83,6 +96,13 @@ def _run(connection_string: str, place: str, folder: Path) -> int:
     same = verify(spark, rows, f"{container}/{STREAM}", options, blobs)
     spark.stop()
     return 0 if same else 1
+
+
+def log_in_workers(folder: Path, level: str) -> None:
+    """Have the processes that Spark starts from now on print what the connector logs on standard error."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(LOGGING.format(level=level))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
 
 def write_input(table: pa.Table, folder: Path) -> None:

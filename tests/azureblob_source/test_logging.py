@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from azureblob_source.write.sink import BatchWriter, StreamWriter
 if TYPE_CHECKING:
     from tools.azurite import Azurite
 
+PAGE = Path(__file__).parents[2] / "docs" / "LOGGING.md"
 ROWS = StructType([StructField("id", LongType()), StructField("stream", StringType())])
 OF_STREAMS = {"streamColumn": "stream", "partitionColumn": "id", "txnAppId": "load", "txnVersion": "1"}
 
@@ -81,22 +83,36 @@ def test_a_batch_of_fifty_blobs_in_ten_streams_is_one_line(
     assert [f"{container_name}: batch 1 of load was committed in {what}"] == lines(caplog)
 
 
-def test_a_micro_batch_is_one_line_of_the_sink_and_one_of_the_source(
+def shape(line: str) -> str:
+    """A line with `N` for each number."""
+    return re.sub(r"\d+(\.\d+)?", "N", line)
+
+
+def test_the_page_has_the_lines_of_a_micro_batch_as_they_look(
     options: dict[str, str], container_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    raw = {"path": f"{container_name}/events", **options}
-    writer = StreamWriter(prepare_write(raw, ROWS, {}, overwrite=False), overwrite=False)
-    message = writer.write(iter([pa.RecordBatch.from_pydict({"id": [1, 2], "stream": ["a", "b"]})]))
-    message.staged = message.staged.replace('"task": 0', '"task": 0, "query": "q"')
-    writer.commit([message], 7)
-    (line,) = lines(caplog)
-    assert line.startswith(f"{container_name}/events: batch 7 of q is committed in version 0: 2 rows in 1 blobs with ")
-    reader: Any = stream_reader(raw, ROWS, {}, None)
+    for _ in range(2):
+        write(f"{container_name}/flights", options, {"id": [1, 2], "stream": ["a", "b"]})
+        write(f"{container_name}/delays", options, {"id": [1, 2], "stream": ["a", "b"]})
+    sink._logs.clear()  # as after a restart
+    caplog.clear()
+    reader: Any = stream_reader({"path": f"{container_name}/flights", **options}, ROWS, {}, None)
     start = reader.initialOffset()
-    reader.partitions(start, reader.latestOffset(start))
-    size = sum(blob.size for blob in sink.container_of(writer.plan).list("events/") if "/_" not in blob.name)
-    place = f"{container_name}/events: versions 0 to 0"
-    assert [f"{place}: 1 of 1 blobs are read, {size} bytes, by 1 tasks"] == lines(caplog)
+    partitions = reader.partitions(start, reader.latestOffset(start))
+    given = {"path": f"{container_name}/delays", **options}
+    writer = StreamWriter(prepare_write(given, ROWS, {}, overwrite=False), overwrite=False)
+    message = writer.write(batch for partition in partitions for batch in reader.read(partition))
+    message.staged = message.staged.replace('"task": 0', '"task": 0, "query": "5f1c"')
+    writer.commit([message], 7)
+
+    read, goes_on, committed = lines(caplog)
+    size = sum(blob.size for blob in sink.container_of(writer.plan).list("flights/") if "/_" not in blob.name)
+    assert read.endswith(f"versions 0 to 1: 2 of 2 blobs are read, {size} bytes, by 1 tasks")
+    assert "batch 7 of 5f1c is committed in version 2: 4 rows in 1 blobs with " in committed
+    page = PAGE.read_text("utf-8").replace("\n    ", " ").replace("mycontainer", container_name)
+    shown = [line.removeprefix("INFO azureblob_source: ") for line in page.splitlines() if line.startswith("INFO ")]
+    expected = [shape(line.replace("T s", "0.41 s")) for line in (read, committed, goes_on)]
+    assert expected == [shape(line) for line in shown]
 
 
 def test_a_batch_read_says_how_many_blobs_it_leaves_out(
