@@ -1,1 +1,0 @@
-"""Reads Avro files of other writers, and compares every row with fastavro's."""
