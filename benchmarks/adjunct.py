@@ -89,7 +89,6 @@ class _Taken:
 def _contenders(tables: Tables, *, small: bool) -> dict[str, Join]:
     ours: dict[str, Join] = {
         OURS: partial(tables.joined_by_store, cache="whole"),
-        "store, shuffle": partial(tables.joined_by_store, cache="shuffled", shuffle=True),
     }
     if small:
         ours["store, rocksdb"] = partial(tables.joined_by_store, cache="rocksdb", form="rocksdb")

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from benchmarks.flights import BATCH_ROWS
 from benchmarks.report import Report
-from benchmarks.rounds import alternate
+from benchmarks.rounds import alternate, processor_seconds
 from control_messages import envelopes
 from control_messages.checkpoints import to_checkpoint
 from control_messages.envelopes import unwrap, unwrap_all, wrap, wrap_payloads
@@ -83,7 +83,7 @@ def _envelopes(size: int, rounds: int) -> list[Line]:
     }
     taken = [
         alternate(
-            f"envelopes of {size} B", {name: partial(_processor_seconds, act) for name, act in each.items()}, rounds
+            f"envelopes of {size} B", {name: partial(processor_seconds, act) for name, act in each.items()}, rounds
         )
         for each in (encoders, decoders)
     ]
@@ -114,12 +114,6 @@ def _unwrapped(batches: Sequence[pa.Array]) -> None:
             raise AssertionError(
                 f"{len(unwrapped.payloads)} payloads and {len(unwrapped.messages)} messages came back."
             )
-
-
-def _processor_seconds(act: Callable[[], object]) -> float:
-    begin = time.process_time()
-    act()
-    return time.process_time() - begin
 
 
 def _rates(size: int, taken: Mapping[str, Sequence[float]]) -> list[Line]:

@@ -1,18 +1,15 @@
 """Rows/s of the decoder beside fastavro, polars and DataFusion on one core: `python -m benchmarks.decoder`.
 
 Every reader gets a blob (null codec, blocks of about 1 MB or 16 KB) and returns an Arrow table. DataFusion reads files
-only, so its file is in memory. The readers take turns, and medians of processor time are compared. A last table shows
-which types each of them reads correctly.
+only, so its file is in memory. The readers take turns, and medians of processor time are compared.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
 import statistics
 import tempfile
-import time
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -23,11 +20,11 @@ from datafusion import SessionConfig, SessionContext
 from rich.console import Console
 
 import arrow_avro
-from arrow_avro import RowEncoder, block, decode_blob, header, read_header
+from arrow_avro import RowEncoder, block, decode_blob, header
 from arrow_avro.decoding.scanners import VARIABLE
 from benchmarks.encoder import texts
 from benchmarks.report import Report, save, show
-from benchmarks.rounds import alternate, rates
+from benchmarks.rounds import alternate, on_one_core, processor_seconds, rates
 from tools.flights import flights
 
 if TYPE_CHECKING:
@@ -109,13 +106,6 @@ READERS: dict[str, Read] = {
 }
 
 
-def processor_seconds(act: Callable[[], object], rows: int) -> float:
-    """The processor time of `act` for each row."""
-    begin = time.process_time()
-    act()
-    return (time.process_time() - begin) / rows
-
-
 def speed(title: str, table: pa.Table, block_rows: int, columns: Sequence[str] | None) -> Report:
     """One table of rates."""
     blob, short = blob_of(table, block_rows), blob_of(table.slice(0, SLOW_ROWS), block_rows)
@@ -132,100 +122,9 @@ def speed(title: str, table: pa.Table, block_rows: int, columns: Sequence[str] |
     return Report(f"{title}, {table.num_rows:,} rows, {len(blob) / table.num_rows:.0f} bytes each", lines)
 
 
-# --- which types are read correctly -----------------------------------------------------------------------------------
-
-
-def logical(kind: str, name: str, **more: Json) -> Json:
-    """A type with a logical one."""
-    return {"type": kind, "logicalType": name, **more}
-
-
-POINT = {"type": "record", "name": "point", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "string"}]}
-ENUM = {"type": "enum", "name": "suit", "symbols": ["hearts", "spades"]}
-PAIR = {"type": "fixed", "name": "pair", "size": 2}
-DECIMAL = {"type": "fixed", "name": "money", "size": 5, "logicalType": "decimal", "precision": 9, "scale": 2}
-
-# Name, schema, values as fastavro writes them once logical types are left out, and as Arrow should show them.
-TYPES: list[tuple[str, Json, list[Json], list[Json] | None]] = [
-    ("long of 10 bytes", "long", [2**62, -(2**63)], None),
-    ("nullable long, null last", ["long", "null"], [1, None], None),
-    ("nullable float", ["null", "float"], [0.5, None], None),
-    ("bytes", "bytes", [b"\0\xff", b""], None),
-    ("fixed", PAIR, [b"ab", b"cd"], None),
-    ("enum", ENUM, ["spades", "hearts"], None),
-    ("array", {"type": "array", "items": ["null", "int"]}, [[1, None], []], None),
-    ("map", {"type": "map", "values": "int"}, [{"a": 1}, {}], [[("a", 1)], []]),
-    ("record", ["null", POINT], [{"x": 1, "y": "a"}, None], None),
-    ("array of records", {"type": "array", "items": POINT}, [[{"x": 1, "y": "a"}], []], None),
-    ("union of two types", ["int", "string"], [1, "a"], None),
-    ("decimal, bytes", logical("bytes", "decimal", precision=6, scale=2), [b"\x04\xd2", b"\xff"], ["12.34", "-0.01"]),
-    ("decimal, fixed", DECIMAL, [b"\0\0\0\x04\xd2", b"\xff" * 5], ["12.34", "-0.01"]),
-    ("date", logical("int", "date"), [1, -1], ["1970-01-02", "1969-12-31"]),
-    ("time-millis", logical("int", "time-millis"), [1000], ["00:00:01"]),
-    ("timestamp-millis", logical("long", "timestamp-millis"), [1000], ["1970-01-01 00:00:01+00:00"]),
-    ("timestamp-micros", logical("long", "timestamp-micros"), [10**6], ["1970-01-01 00:00:01+00:00"]),
-    ("local-timestamp-micros", logical("long", "local-timestamp-micros"), [10**6], ["1970-01-01 00:00:01"]),
-    ("uuid", logical("string", "uuid"), ["00000000-0000-0000-0000-000000000001"], None),
-]
-CODECS = ("deflate", "snappy", "zstandard", "bzip2", "xz")
-
-
-def row_of(**fields: Json) -> Json:
-    """A record schema."""
-    return {"type": "record", "name": "row", "fields": [{"name": key, "type": avro} for key, avro in fields.items()]}
-
-
-def bare(avro: Json) -> Json:
-    """The type without its logical type, so that fastavro writes values as they are given."""
-    return {key: each for key, each in avro.items() if key != "logicalType"} if isinstance(avro, dict) else avro
-
-
-def stored(schema: Json, written_as: Json, rows: list[Json], codec: str = "null") -> bytes:
-    """A file with `schema` in its header, and rows that fastavro wrote as another schema of the same bytes."""
-    stream = io.BytesIO()
-    fastavro.writer(stream, written_as, rows, codec=codec, sync_marker=SYNC)
-    blob = stream.getvalue()
-    return header(json.dumps(schema), codec, SYNC) + blob[read_header(blob).size :]
-
-
-def verdict(read: Read, blob: bytes, expected: list[Json]) -> str:
-    """Whether a reader returns the values of column `v`, else what it returns or raises."""
-    try:
-        values = read(blob, None).column("v").to_pylist()
-    except BaseException as error:  # noqa: BLE001 - a panic of Rust is no Exception
-        return f"no: {type(error).__name__}"
-    values = [member_of(value) for value in values]
-    shown = [str(value) if isinstance(want, str) else value for value, want in zip(values, expected, strict=True)]
-    return "yes" if shown == expected else f"other: {values[0]!r}"[:40]
-
-
-def member_of(value: Json) -> Json:
-    """The value itself, if it is a member of Spark's struct for a union."""
-    if isinstance(value, dict) and "member0" in value:
-        return next(member for member in value.values() if member is not None)
-    return value
-
-
-def correctness() -> Report:
-    """Types and codecs."""
-    cases: list[tuple[str, bytes, list[Json]]] = []
-    for name, avro, values, expected in TYPES:
-        blob = stored(row_of(v=avro), row_of(v=bare(avro)), [{"v": value} for value in values])
-        cases.append((name, blob, expected or values))
-    long = row_of(v="long")
-    cases += [(codec, stored(long, long, [{"v": 1}], codec), [1]) for codec in CODECS]
-    readers = {name: read for name, read in READERS.items() if read is not by_fastavro}
-    lines: list[dict[str, str | float]] = [
-        {"type or codec": name, **{each: verdict(read, blob, expected) for each, read in readers.items()}}
-        for name, blob, expected in cases
-    ]
-    return Report("What is read correctly", lines)
-
-
 def main() -> None:
     """Print all tables."""
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    pa.set_cpu_count(1)
+    on_one_core()
     tables = {"flights": (flights(), 15_000, 250), "texts": (texts(), 4_000, 70)}
     reports = []
     for name, (table, large, small) in tables.items():
@@ -237,7 +136,6 @@ def main() -> None:
     for kind in (pa.float32(), pa.float64(), pa.bool_()):
         table = vectors(kind)
         reports.append(speed(f"vectors of {VECTOR} values of type {kind}, blocks of 1 MB", table, 300, None))
-    reports.append(correctness())
     console = Console(width=140)
     for report in reports:
         show(report, console)

@@ -7,11 +7,8 @@ alternate within one run, and medians of processor time are compared: a busy mac
 from __future__ import annotations
 
 import io
-import os
 import statistics
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import fastavro
 import numpy as np
@@ -19,15 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyruhvro
 from rich.console import Console
-from rich.table import Table
 
 import arrow_avro
 from arrow_avro import RowEncoder, varint
+from benchmarks.report import Report, save, show
+from benchmarks.rounds import alternate, on_one_core, processor_seconds, rates
 from tools.flights import flights
 
 BLOCK_BYTES = 1 << 20
 SYNC = bytes(range(16))
 ROUNDS = 9
+PEER = "to_pylist + fastavro"
+WORDS = "the of a spark blob stream flight delayed departure gate weather réseau naïve airport storm"
 SLOW_ROWS = 20_000  # rows for fastavro, whose rate does not depend on their number
 BATCH_ROWS = 50_000
 
@@ -37,25 +37,7 @@ Encode = Callable[[pa.RecordBatch], list[bytes | memoryview]]
 def texts(rows: int = 100_000) -> pa.Table:
     """Eight columns of about 250 bytes together, mostly sentences of several lengths."""
     random = np.random.default_rng(13)
-    words = np.array(
-        [
-            "the",
-            "of",
-            "a",
-            "spark",
-            "blob",
-            "stream",
-            "flight",
-            "delayed",
-            "departure",
-            "gate",
-            "weather",
-            "réseau",
-            "naïve",
-            "airport",
-            "storm",
-        ]
-    )
+    words = np.array(WORDS.split())
 
     def sentences(low: int, high: int) -> pa.Array:
         counts = random.integers(low, high, rows)
@@ -135,53 +117,33 @@ def cuts(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
         low = min(max(high, low + 1), last)
 
 
-@dataclass(frozen=True)
-class Rate:
-    """The median rate of one encoder on one table, over all rounds."""
+def speed(title: str, table: pa.Table) -> Report:
+    """The rates of all encoders on one table."""
+    encoders = {
+        PEER: (by_fastavro(table.schema), SLOW_ROWS),
+        "pyruhvro": (by_pyruhvro(table.schema), table.num_rows),
+        "this project": (by_columns(table.schema), table.num_rows),
+    }
 
-    encoder: str
-    rows: float
-    megabytes: float
+    def contender(encode: Encode, rows: int) -> Callable[[], float]:
+        batches = table.slice(0, rows).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
+        return lambda: processor_seconds(lambda: [encode(batch) for batch in batches], rows)
 
-
-def measure(table: pa.Table, encoders: dict[str, tuple[Encode, int]]) -> list[Rate]:
-    """Alternate the encoders for one round to warm up and ROUNDS measured ones."""
-    seconds: dict[str, list[float]] = {name: [] for name in encoders}
-    sizes: dict[str, float] = {}
-    for turn in range(ROUNDS + 1):
-        for name, (run, rows) in encoders.items():
-            batches = table.slice(0, rows).combine_chunks().to_batches(max_chunksize=BATCH_ROWS)
-            begin = time.process_time()
-            size = sum(len(piece) for batch in batches for piece in run(batch))
-            if turn:
-                seconds[name].append((time.process_time() - begin) / rows)
-            sizes[name] = size / rows
-    medians = {name: statistics.median(taken) for name, taken in seconds.items()}
-    return [Rate(name, 1 / medians[name], sizes[name] / medians[name] / 1e6) for name in encoders]
-
-
-def show(title: str, rates: list[Rate]) -> Table:
-    """The rates, with their ratios to the other encoders of the same run."""
-    table = Table("encoder", "M rows/s", "MB/s", "x fastavro", "x pyruhvro", title=title)
-    reached = {rate.encoder: rate.rows for rate in rates}
-    for rate in rates:
-        others = (reached.get("to_pylist + fastavro"), reached.get("pyruhvro"))
-        ratios = [f"{rate.rows / other:.2f}" if other else "-" for other in others]
-        table.add_row(rate.encoder, f"{rate.rows / 1e6:.3f}", f"{rate.megabytes:.0f}", *ratios)
-    return table
+    taken = alternate(title, {name: contender(*each) for name, each in encoders.items()}, ROUNDS)
+    lines = rates(1, taken, PEER)
+    for line in lines:
+        line["x pyruhvro"] = statistics.median(taken["pyruhvro"]) / statistics.median(taken[str(line["path"])])
+    return Report(f"{title}, {table.num_rows:,} rows", lines)
 
 
 def main() -> None:
     """Print both tables."""
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    pa.set_cpu_count(1)
-    for title, table in (("flights, 19 columns", flights()), ("texts, 8 columns", texts())):
-        encoders = {
-            "to_pylist + fastavro": (by_fastavro(table.schema), SLOW_ROWS),
-            "pyruhvro": (by_pyruhvro(table.schema), table.num_rows),
-            "this project": (by_columns(table.schema), table.num_rows),
-        }
-        Console(width=100).print(show(f"{title}, {table.num_rows} rows", measure(table, encoders)))
+    on_one_core()
+    reports = [speed("flights, 19 columns", flights()), speed("texts, 8 columns", texts())]
+    console = Console(width=120)
+    for report in reports:
+        show(report, console)
+    console.print(f"Figures: {save('encoder', reports)}", highlight=False)
 
 
 if __name__ == "__main__":
