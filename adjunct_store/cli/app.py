@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adjunct_store.cli import as_json as document
-from adjunct_store.cli import as_text as text
+from adjunct_store.cli import output
 from adjunct_store.cli.key_texts import typed_key
 from adjunct_store.cli.reading import chosen_version, find_stores, opened
 from adjunct_store.host.cleaning import clean_cache
@@ -22,15 +21,16 @@ from adjunct_store.host.folders import cache_directory
 from adjunct_store.verifying import verify
 from azure_account.cli.commands import ERROR, AsJson, CommonOptions, location_of, new_app
 from azure_account.cli.grouped import grouped
-from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import transfer
 from azure_account.cli.shell import shell_of
+from azure_account.cli.texts import new_table, size_text
 from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from adjunct_store.versions.manifest import Version
+    from rich.console import RenderableType
+
     from azure_account.cli.shell import CommandContext
     from azure_account.location import Location
 
@@ -63,25 +63,18 @@ def ls(
     place = location_of(shell, where, common.option)
     prefix = place.path
     stores = find_stores(place.open(), prefix)
-    if common.as_json:
-        print_json(document.stores_json(place.container, stores))
-        return
+    document = output.stores_json(place.container, stores)
     manifest = stores[0].manifest if stores and stores[0].store == prefix else None
     if manifest is not None:
-        _print(shell, text.store_lines(prefix, manifest))
-        if manifest.versions:
-            shell.out.print(text.versions_table(manifest, stores[0].pins))
-        _print(shell, text.pins_line(stores[0].pins))
-    elif stores:
-        shell.out.print(text.stores_table(stores))
+        shell.answer(document, *output.store_parts(prefix, manifest, stores[0].pins), as_json=common.as_json)
+    elif stores or common.as_json:
+        shell.answer(document, new_table(output.STORES, stores, shrinks=7), as_json=common.as_json)
     else:
-        shell.err.print(text.one_line(f"Container {place.container} has no store{f' in {prefix}' if prefix else ''}."))
-    for found in stores:
-        if found.cause:
-            shell.err.print(text.one_line(f"{found.store}: {found.cause}"))
-        for pin in found.pins:
-            if pin.cause:
-                shell.err.print(text.one_line(pin.cause))
+        shell.say(f"Container {place.container} has no store{f' in {prefix}' if prefix else ''}.")
+    if not common.as_json:
+        for found in stores:
+            shell.say(*([f"{found.store}: {found.cause}"] if found.cause else []))
+            shell.say(*(pin.cause for pin in found.pins if pin.cause))
 
 
 @dataclass(frozen=True)
@@ -118,28 +111,31 @@ def get(
     """
     shell = shell_of(ctx)
     place = _store(shell, where, common)
-    store, prefix = place.path, given.prefix
+    store = place.path
     chosen, generation = chosen_version(place.open(), store, given.version)
     with opened(place.open(), store, chosen, generation, given.cache_dir) as view:
-        columns = view.schema.keys.names
-        values = typed_key(key or (), view.schema.keys)
-        if prefix:
-            rows = islice(view.prefix(*values), given.limit + 1)
-            entries = [(dict(zip(columns, each, strict=True)), value) for each, value in rows]
+        names, values = view.schema.keys.names, typed_key(key or (), view.schema.keys)
+        if given.prefix:
+            rows = list(islice(view.prefix(*values), given.limit + 1))
         else:
             found = view.get(*values)
-    if prefix:
-        _print_entries(shell, store, chosen, entries, given.limit, as_json=common.as_json)
-        if not entries:
-            raise typer.Exit(ERROR)
-        return
-    if common.as_json:
-        print_json(document.get_json(store, chosen, dict(zip(columns, values, strict=True)), found))
-    elif found is not None:
-        _print(shell, text.value_lines(found))
+            rows = [] if found is None else [(values, found)]
+    entries = [(dict(zip(names, each, strict=True)), value) for each, value in rows[: given.limit]]
+    document: dict[str, object] = {"store": store, "version": chosen.number}
+    shown: Sequence[RenderableType]
+    if given.prefix:
+        documents = [{"key": of, "value": value} for of, value in entries]
+        document |= {"entries": documents, "more": len(rows) > given.limit}
+        shown, sought = [output.entries_table(entries)] if entries else [], "such key"
     else:
-        shell.err.print(text.one_line(f"Version {chosen.number} of {store} has no key {', '.join(key or ())}."))
-    if found is None:
+        document |= {"key": dict(zip(names, values, strict=True)), "value": found}
+        shown, sought = output.value_lines(found or {}), f"key {', '.join(key or ())}"
+    shell.answer(document, *shown, as_json=common.as_json)
+    if not common.as_json and not rows:
+        shell.say(f"Version {chosen.number} of {store} has no {sought}.")
+    if not common.as_json and len(rows) > given.limit:
+        shell.say(f"There are more; --limit shows more than {given.limit}.")
+    if not rows:
         raise typer.Exit(ERROR)
 
 
@@ -167,10 +163,8 @@ def verify_command(
     store = place.path
     with transfer(shell, "verifying") as report:
         verified = verify(place, deep=deep, scratch=scratch, report=report)
-    if common.as_json:
-        print_json(document.verify_json(store, verified, deep=deep))
-    else:
-        _print(shell, text.verify_lines(store, verified, deep=deep))
+    lines = output.verify_lines(store, verified, deep=deep)
+    shell.answer(output.verify_json(store, verified, deep=deep), *lines, as_json=common.as_json)
     if not all(each.whole or each.dropped for each in verified):
         raise typer.Exit(ERROR)
 
@@ -178,13 +172,11 @@ def verify_command(
 @app.command(name="clean-cache")
 def clean_cache_command(ctx: typer.Context, cache_dir: CacheDir = None, *, as_json: AsJson = False) -> None:
     """Delete what this host keeps of stores, but for what is open. Who needs it later fetches it again."""
-    shell = shell_of(ctx)
     directory = cache_directory(cache_dir)
     cleaned = clean_cache(directory)
-    if as_json:
-        print_json(document.cleaned_json(directory, cleaned.freed, cleaned.left))
-    else:
-        _print(shell, [text.cleaned_line(directory, cleaned.freed, cleaned.left)])
+    document = {"cacheDir": str(directory), "freedBytes": cleaned.freed, "leftBytes": cleaned.left}
+    in_use = f"{size_text(cleaned.left)} are in use" if cleaned.left else "nothing is left"
+    shell_of(ctx).answer(document, f"Freed {size_text(cleaned.freed)} in {directory}; {in_use}.", as_json=as_json)
 
 
 def _store(shell: CommandContext, where: str, common: CommonOptions) -> Location:
@@ -192,23 +184,3 @@ def _store(shell: CommandContext, where: str, common: CommonOptions) -> Location
     if not place.path:
         raise ConfigurationError(f"No store is named in container {place.container}: give `container/store`.")
     return place
-
-
-def _print_entries(
-    shell: CommandContext, store: str, version: Version, entries: Sequence[text.Entry], limit: int, *, as_json: bool
-) -> None:
-    more = len(entries) > limit
-    if as_json:
-        print_json(document.scan_json(store, version, entries[:limit], more=more))
-        return
-    if entries:
-        shell.out.print(text.entries_table(entries[:limit]))
-    else:
-        shell.err.print(text.one_line(f"Version {version.number} of {store} has no such key."))
-    if more:
-        shell.err.print(f"There are more; --limit shows more than {limit}.")
-
-
-def _print(shell: CommandContext, lines: Sequence[str]) -> None:
-    for line in lines:
-        shell.out.print(line, soft_wrap=True)

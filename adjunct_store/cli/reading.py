@@ -49,6 +49,11 @@ class FoundStore:
     pins: tuple[FoundPin, ...] = ()
     cause: str = ""
 
+    @property
+    def newest(self) -> Version | None:
+        """The version that readers get."""
+        return None if self.manifest is None else self.manifest.newest
+
 
 def find_stores(container: BlobContainer, prefix: str) -> list[FoundStore]:
     """The store of this name, or all stores whose path begins with these levels, in name order."""

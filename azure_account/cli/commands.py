@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NoReturn, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
 from azure_account.address import parse_address
-from azure_account.cli.console import PlainConsole
+from azure_account.cli.shell import PlainConsole
 from azure_account.location import Location
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.option_table import seconds
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from azure_account.cli.shell import CommandContext
     from azure_account.options.settings import AccountSettings
 
+_Done = TypeVar("_Done")
 ERROR, UNCONFIRMED, INTERRUPTED = 1, 3, 130
 
 Options = Annotated[
@@ -130,5 +131,31 @@ def confirmed(shell: CommandContext, question: str, given: ConfirmationOptions) 
 def end_unconfirmed(shell: CommandContext) -> NoReturn:
     """End a command that was not confirmed."""
     why = "" if shell.interactive else ": confirm with --yes, or run it on a terminal"
-    shell.err.print(f"Nothing was done{why}.")
+    shell.say(f"Nothing was done{why}.")
     raise typer.Exit(UNCONFIRMED)
+
+
+@dataclass(frozen=True)
+class Change(Generic[_Done]):
+    """What a command is going to do.
+
+    plan: lines. act: does it. document, report: what is printed then, as JSON (of None if nothing was done) and a line.
+    """
+
+    plan: Sequence[str]
+    question: str
+    is_needed: bool
+    act: Callable[[], _Done]
+    document: Callable[[_Done | None], object]
+    report: Callable[[_Done], str]
+
+
+def carry_out(shell: CommandContext, given: DryRunOptions, change: Change[_Done]) -> _Done | None:
+    """Show the plan, ask, act, and print the result. None in a dry run, or if there is nothing to do."""
+    (shell.say if given.as_json else shell.show)(*change.plan)
+    wanted = change.is_needed and not given.dry_run
+    done = change.act() if wanted and confirmed(shell, change.question, given) else None
+    shell.answer(change.document(done), *([] if done is None else [change.report(done)]), as_json=given.as_json)
+    if wanted and done is None:
+        end_unconfirmed(shell)
+    return done

@@ -1,15 +1,122 @@
-"""Numbers, times and tables for people. Pure."""
+"""Numbers, times, and the columns of tables, for people and as JSON. Pure."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+Row = TypeVar("Row")
+Whole = TypeVar("Whole")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_FAULTS_SHOWN = 100
 NONE = "–"
 """An empty cell."""
+
+
+@dataclass(frozen=True)
+class Column(Generic[Row]):
+    """A column of a table, and a key of the JSON documents of its rows.
+
+    title: `>` at its end aligns it to the right; empty: it is in JSON only. key: of JSON; empty: it is in the table
+    only. text: how the table shows a value; None and an empty text are a dash.
+    """
+
+    title: str
+    key: str
+    value: Callable[[Row], Any]
+    text: Callable[[Any], str | Text] = str
+
+    def of(self, part: Callable[[Whole], Row]) -> Column[Whole]:
+        """The column of what has such a row as a part."""
+        return Column(self.title, self.key, lambda whole: self.value(part(whole)), self.text)
+
+
+def in_json(key: str, value: Callable[[Row], Any]) -> Column[Row]:
+    """A key of the documents that is no column of the table."""
+    return Column("", key, value)
+
+
+def in_table(title: str, value: Callable[[Row], Any], text: Callable[[Any], str | Text] = str) -> Column[Row]:
+    """A column of the table that is no key of the documents."""
+    return Column(title, "", value, text)
+
+
+def new_table(
+    columns: Iterable[Column[Row]],
+    rows: Iterable[Row],
+    *,
+    shrinks: int = 0,
+    title: str | None = None,
+    style: Callable[[Row], str] = lambda _: "",
+) -> Table:
+    """A table in which only the column `shrinks` is shortened when there is no room for all. style: of a row."""
+    shown, listed = [column for column in columns if column.title], list(rows)
+    cells = [[_cell(column, row) for column in shown] for row in listed]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), title=title)
+    table.title_justify, table.title_style = "left", "bold"
+    for place, column in enumerate(shown):
+        name = column.title.rstrip(">")
+        table.add_column(
+            name,
+            justify="right" if column.title.endswith(">") else "left",
+            no_wrap=place > 0,
+            overflow="ellipsis" if place else "fold",
+            min_width=None if place == shrinks else max(len(name), *(len(each[place]) for each in cells), 0),
+        )
+    for row, texts in zip(listed, cells, strict=True):
+        table.add_row(*texts, style=style(row))
+    return table
+
+
+def documents(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> list[dict[str, object]]:
+    """The rows as JSON documents."""
+    keys = [column for column in columns if column.key]
+    return [{column.key: column.value(row) for column in keys} for row in rows]
+
+
+def facts(of: Mapping[str, str]) -> Table:
+    """Names and values, a line for each."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in of.items():
+        table.add_row(name, Text(value))
+    return table
+
+
+def verification_lines(name: str, faults: Sequence[str], whole: str, *, dropped: str) -> list[str]:
+    """What `verify` has found of a checkpoint or version. dropped: why it is gone, if it is."""
+    if dropped:
+        return [f"{name} {dropped}."]
+    if not faults:
+        return [f"{name} is whole: {whole}."]
+    more = len(faults) - _FAULTS_SHOWN
+    left_out = [f"  … and {more:,} more (--json has all)"] if more > 0 else []
+    shown = (f"  {fault}" for fault in faults[:_FAULTS_SHOWN])
+    return [f"{name} is not whole: {plural(len(faults), 'fault')}.", *shown, *left_out]
+
+
+def printable(text: str) -> str:
+    """The text with control characters as escapes: what others wrote cannot steer the terminal.
+
+    So are the lone surrogates that stand for bytes of file names which are no UTF-8: a terminal could not show them.
+    """
+    return _CONTROL_CHARACTER.sub(lambda found: _escape(ord(found[0])), text)
+
+
+def one_line(text: str) -> str:
+    """The text on one line, without control characters."""
+    return printable(text.replace("\n", "⏎").replace("\t", " "))
 
 
 def count_text(count: int | None) -> str:
@@ -29,6 +136,11 @@ def plural_of(noun: str) -> str:
     return f"{noun}es" if noun.endswith("ch") else f"{noun}s"
 
 
+def files_text(count: int, size: int) -> str:
+    """`2 files (1.21 MiB)`."""
+    return f"{plural(count, 'file')} ({size_text(size)})"
+
+
 def size_text(count: int) -> str:
     """Bytes with three significant digits: `999 B`, `1.21 MiB`, `34.5 GiB`."""
     size, unit = float(count), 0
@@ -38,29 +150,20 @@ def size_text(count: int) -> str:
     return f"{size:.{digits}f} {_UNITS[unit]}"
 
 
-def time_text(moment: datetime) -> str:
-    """UTC, to the second."""
+def time_text(moment: datetime | str) -> str:
+    """UTC, to the second; a text that is not a time as it is."""
+    try:
+        moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    except ValueError:
+        return str(moment)
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def new_table(*columns: str, title: str | None = None) -> Table:
-    """A table of these columns. `>` after a name aligns it to the right. Only the first column wraps its lines."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), title_justify="left", title_style="bold")
-    table.title = title
-    for place, name in enumerate(columns):
-        right = name.endswith(">")
-        table.add_column(
-            name.rstrip(">"),
-            justify="right" if right else "left",
-            no_wrap=place > 0,
-            overflow="ellipsis" if place else "fold",
-        )
-    return table
+def _cell(column: Column[Row], row: Row) -> Text:
+    value = column.value(row)
+    shown = NONE if value is None else column.text(value)
+    return shown if isinstance(shown, Text) else Text(one_line(shown) or NONE)
 
 
-def shrinking(table: Table, place: int) -> Table:
-    """The table, in which only the column `place` is shortened when there is no room for all."""
-    for at, column in enumerate(table.columns):
-        if at != place:
-            column.min_width = max(len(str(cell)) for cell in (column.header, *column.cells))
-    return table
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004 - the codes of one byte

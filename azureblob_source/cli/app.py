@@ -7,19 +7,17 @@ standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by C
 from __future__ import annotations
 
 import uuid
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from azure_account.cli.commands import (
+    Change,
     CommonOptions,
     DryRunOptions,
     age_of,
-    confirmed,
-    end_unconfirmed,
+    carry_out,
     key_values,
     new_app,
 )
@@ -27,38 +25,34 @@ from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps
 from azure_account.cli.shell import shell_of
-from azure_account.cli.texts import plural, time_text
+from azure_account.cli.texts import documents, new_table, plural, time_text
 from azure_account.options.settings import account_settings
 from azureblob_source.address import stream_address
-from azureblob_source.cli import as_text as text
-from azureblob_source.cli.as_json import (
-    entry_json,
-    repair_json,
-    revert_json,
-    stored_json,
-    streams_json,
-    vacuum_json,
-)
+from azureblob_source.cli import output
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import Draft, LogEntry, Transaction
+from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import BATCHES, log_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.inventory import inventory
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
-from azureblob_source.maintenance.reverting import carry_out, plan_revert
+from azureblob_source.maintenance.reverting import carry_out as revert
+from azureblob_source.maintenance.reverting import plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import check_retention, plan_vacuum, vacuum
 from azureblob_source.options import TABLE
 from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from azure_account.cli.shell import CommandContext
     from azure_account.container import BlobContainer
+    from azureblob_source.log.entry import Draft, LogEntry
+    from azureblob_source.maintenance.repair import RepairResult
     from azureblob_source.maintenance.tailing import Rows
+    from azureblob_source.maintenance.vacuum import VacuumResult
 
 _POLL_SECONDS = 1.0
 
@@ -81,6 +75,10 @@ class CommandTarget:
         """The log of the stream."""
         return CommitLog(self.container, self.named(), clock=shell.clock)
 
+    def draft(self, shell: CommandContext) -> Draft:
+        """A new draft for the log."""
+        return new_draft(shell.clock, self.epoch)
+
 
 app = new_app()
 
@@ -99,19 +97,17 @@ def ls(ctx: typer.Context, where: Where, common: CommonOptions) -> None:
     """List streams, and folders of Avro without a log: blobs, rows, bytes, head version, time of the last commit."""
     shell = shell_of(ctx)
     place = _place(shell, where, common)
-    with shell.err.status("listing") if shell.err.is_terminal else _silence() as status:
+    with shell.err.status("listing") as status:
         streams = inventory(
             place.container, place.stream or "", lambda name: status.update(f"reading the log of {name}")
         )
-    if common.as_json:
-        print_json(streams_json(place.container.name, streams))
-    elif streams:
-        shell.out.print(text.streams_table(streams))
-        for line in text.stranger_lines({each.name: each.strangers for each in streams}):
-            shell.out.print(line, soft_wrap=True)
+    document = {"container": place.container.name, "streams": documents(output.STREAMS, streams)}
+    strangers = output.stranger_lines({each.name: each.strangers for each in streams})
+    if streams or common.as_json:
+        shell.answer(document, new_table(output.STREAMS, streams), *strangers, as_json=common.as_json)
     else:
         below = f" below {place.stream}" if place.stream else ""
-        shell.err.print(f"Container {place.container.name} has no stream and no Avro blob{below}.")
+        shell.say(f"Container {place.container.name} has no stream and no Avro blob{below}.")
 
 
 @app.command()
@@ -130,15 +126,12 @@ def log(
     of = _place(shell, where, common).log(shell)
     if version is not None:
         entry = of.read(version)
-        if common.as_json:
-            print_json(stored_json(entry))
-        else:
-            for table in text.entry_tables(entry):
-                shell.out.print(table, "")
+        parts = [part for table in output.entry_tables(entry) for part in (table, "")]
+        shell.answer(output.stored_json(entry), *parts, as_json=common.as_json)
         return
     entries = _newest(of, count)
     if common.as_json and not follow:
-        print_json({"stream": of.stream, "entries": [entry_json(entry) for entry in entries]})
+        print_json({"stream": of.stream, "entries": [output.entry_json(entry) for entry in entries]})
         return
     _print_entries(shell, entries, as_json=common.as_json, header=True)
     at = entries[-1].version
@@ -207,60 +200,49 @@ def repair_command(ctx: typer.Context, where: Where, given: RepairOptions) -> No
         return
     plan = plan_repair(place.container, place.stream, shell.now - age_of(given.older_than, "--older-than"))
     work = len(plan.unpublished) + len(plan.revived) + (len(plan.leftovers) if given.leftovers else 0)
-    for line in text.repair_lines(plan, leftovers=given.leftovers):
-        (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
-    done = None
-    if work and not given.dry_run and confirmed(shell, "Repair?", given):
+
+    def act() -> RepairResult:
+        publisher, draft = Publisher(place.container), lambda: place.draft(shell)
         with steps(shell, "repairing", work) as advance:
-            done = repair(
-                place.container,
-                plan,
-                lambda: _draft(shell, place),
-                Publisher(place.container),
-                leftovers=given.leftovers,
-                progress=advance,
-            )
-    if given.as_json:
-        print_json(repair_json(plan, done))
-    elif done is not None:
-        shell.out.print(
+            return repair(place.container, plan, draft, publisher, leftovers=given.leftovers, progress=advance)
+
+    def report(done: RepairResult) -> str:
+        return (
             f"Published {plural(done.published, 'version')}, voided {done.voided}, removed the leftovers of "
-            f"{plural(done.removed, 'blob')}, deleted {plural(done.revived, 'revived blob')}.",
-            soft_wrap=True,
+            f"{plural(done.removed, 'blob')}, deleted {plural(done.revived, 'revived blob')}."
         )
-    _end(shell, work, done, dry_run=given.dry_run)
+
+    lines = output.repair_lines(plan, leftovers=given.leftovers)
+    document = lambda done: output.repair_json(plan, done)  # noqa: E731
+    carry_out(shell, given, Change(lines, "Repair?", work > 0, act, document, report))
 
 
 def _void_version(shell: CommandContext, place: CommandTarget, version: int, given: RepairOptions) -> None:
-    of = place.log(shell)
-    for line in text.void_lines(of.read(version), leave_blobs=given.leave_blobs):
-        (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
-    done = None
-    if not given.dry_run and confirmed(shell, "Void it?", given):
-        done = void_version(
-            of, version, _draft(shell, place), Publisher(place.container), leave_blobs=given.leave_blobs
-        )
-    if given.as_json:
-        print_json({"stream": of.stream, "version": version, "voidedBy": None if done is None else done.version})
-    elif done is not None:
-        shell.out.print(f"Version {version} is voided by version {done.version}.")
-    _end(shell, 1, done, dry_run=given.dry_run)
+    of, leave = place.log(shell), given.leave_blobs
+    change = Change(
+        output.void_lines(of.read(version), leave_blobs=leave),
+        "Void it?",
+        True,
+        lambda: void_version(of, version, place.draft(shell), Publisher(place.container), leave_blobs=leave),
+        lambda done: {"stream": of.stream, "version": version, "voidedBy": None if done is None else done.version},
+        lambda done: f"Version {version} is voided by version {done.version}.",
+    )
+    carry_out(shell, given, change)
 
 
 def _leave_out(shell: CommandContext, place: CommandTarget, given: RepairOptions) -> None:
     of = place.log(shell)
     missing = missing_blobs(of)
-    for line in text.missing_lines(missing):
-        (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
-    done = None
-    if missing and not given.dry_run and confirmed(shell, "Remove them from the log?", given):
-        done = leave_out(of, missing, _draft(shell, place), Publisher(place.container))
-    if given.as_json:
-        names = [blob.name for blob in missing]
-        print_json({"stream": of.stream, "missing": names, "version": None if done is None else done.version})
-    elif done is not None:
-        shell.out.print(f"Version {done.version} removes them from the log.")
-    _end(shell, len(missing), done, dry_run=given.dry_run)
+    names = [blob.name for blob in missing]
+    change = Change(
+        output.missing_lines(missing),
+        "Remove them from the log?",
+        bool(missing),
+        lambda: leave_out(of, missing, place.draft(shell), Publisher(place.container)),
+        lambda done: {"stream": of.stream, "missing": names, "version": None if done is None else done.version},
+        lambda done: f"Version {done.version} removes them from the log.",
+    )
+    carry_out(shell, given, change)
 
 
 @app.command(name="revert")
@@ -277,17 +259,20 @@ def revert_command(
     shell = shell_of(ctx)
     place = _place(shell, where, given)
     plan = plan_revert(place.container, place.named(), Transaction(query, after))
-    for line in text.revert_lines(plan):
-        (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
-    done = None
-    if plan.is_needed and not given.dry_run and confirmed(shell, "Take them back?", given):
-        carry_out(place.container, plan, lambda: _draft(shell, place), Publisher(place.container))
-        done = plan
-    if given.as_json:
-        print_json(revert_json(plan, done=done is not None))
-    elif done is not None:
-        shell.out.print(f"Took back {plural(len(plan.batches), 'batch')}.")
-    _end(shell, plan.is_needed, done, dry_run=given.dry_run)
+
+    def act() -> bool:
+        revert(place.container, plan, lambda: place.draft(shell), Publisher(place.container))
+        return True
+
+    change = Change(
+        output.revert_lines(plan),
+        "Take them back?",
+        plan.is_needed,
+        act,
+        lambda done: output.revert_json(plan, done=bool(done)),
+        lambda _: f"Took back {plural(len(plan.batches), 'batch')}.",
+    )
+    carry_out(shell, given, change)
 
 
 @app.command(name="vacuum")
@@ -312,24 +297,34 @@ def vacuum_command(
         for stream in _logs(place):
             of = CommitLog(place.container, stream, clock=shell.clock)
             plans.append(plan_vacuum(of, before, advance))
-    lines = [line for plan in plans for line in text.vacuum_lines(plan)]
-    for line in lines or [f"Container {place.container.name} has no batch log."]:
-        (shell.err if given.as_json else shell.out).print(line, soft_wrap=True)
-    work = sum(not plan.is_empty for plan in plans)
-    done = None
-    if work and not given.dry_run and confirmed(shell, "Remove them permanently?", given):
+    lines = [line for plan in plans for line in output.vacuum_lines(plan)]
+
+    def act() -> list[VacuumResult]:
         entries = sum(len(plan.outdated) + len(plan.interrupted) + len(plan.strays) for plan in plans)
         with steps(shell, "removing", entries) as advance:
-            done = [vacuum(place.container, plan, lambda: uuid.uuid4().hex, advance) for plan in plans]
-    documents = [vacuum_json(plan, done[at] if done else None) for at, plan in enumerate(plans)]
-    if given.as_json:
-        print_json(documents[0] if place.stream in [plan.stream for plan in plans] else {"logs": documents})
-    elif done is not None:
+            return [vacuum(place.container, plan, lambda: uuid.uuid4().hex, advance) for plan in plans]
+
+    def document(done: list[VacuumResult] | None) -> object:
+        logs = [output.vacuum_json(plan, done[at] if done else None) for at, plan in enumerate(plans)]
+        return logs[0] if place.stream in [plan.stream for plan in plans] else {"logs": logs}
+
+    def report(done: list[VacuumResult]) -> str:
         gone, blobs = sum(each.entries for each in done), sum(each.blobs for each in done)
-        shell.out.print(f"Removed {plural(gone, 'entry')} and {plural(blobs, 'blob')}.")
-        for name in [name for each in done for name in each.foreign]:
-            shell.err.print(f"Blob {name} belongs to another writer and was kept.")
-    _end(shell, work, done, dry_run=given.dry_run)
+        return f"Removed {plural(gone, 'entry')} and {plural(blobs, 'blob')}."
+
+    change = Change(
+        lines or [f"Container {place.container.name} has no batch log."],
+        "Remove them permanently?",
+        not all(plan.is_empty for plan in plans),
+        act,
+        document,
+        report,
+    )
+    done = carry_out(shell, given, change)
+    if not given.as_json:
+        shell.say(
+            *(f"Blob {name} belongs to another writer and was kept." for each in done or () for name in each.foreign)
+        )
 
 
 def _place(shell: CommandContext, where: str, common: CommonOptions) -> CommandTarget:
@@ -361,9 +356,9 @@ def _newest(of: CommitLog, count: int) -> list[LogEntry]:
 def _print_entries(shell: CommandContext, entries: Sequence[LogEntry], *, as_json: bool, header: bool) -> None:
     if as_json:
         for entry in entries:
-            print_json(entry_json(entry))
+            print_json(output.entry_json(entry))
     else:
-        shell.out.print(text.entries_table(entries, header=header))
+        shell.show(output.entries_table(entries, header=header))
 
 
 def _print_rows(shell: CommandContext, found: Sequence[Rows], count: int, *, as_json: bool) -> None:
@@ -375,35 +370,14 @@ def _print_rows(shell: CommandContext, found: Sequence[Rows], count: int, *, as_
     total = sum(each.batch.num_rows for each in found)
     rows = [row for each in found for row in each.batch.to_pylist()[-count:]][-count:]
     if not rows:
-        shell.err.print("The stream has no rows yet.")
+        shell.say("The stream has no rows yet.")
         return
-    out = shell.out
-    table, hidden = text.rows_table(rows, out.width)
-    out.print(table)
+    table, hidden = output.rows_table(rows, shell.out.width)
+    shell.show(table)
     versions = sorted({each.entry.version for each in found})
-    span = f"version {versions[0]}" if len(versions) == 1 else f"versions {versions[0]} to {versions[-1]}"
-    moment = time_text(datetime.fromisoformat(found[-1].entry.timestamp))
+    span = output.span_text(versions, "version")
     last = f"the last {len(rows):,} of {plural(total, 'row')}" if total > len(rows) else plural(total, "row")
-    note = f"{last}, {span}, {moment} UTC"
+    note = f"{last}, {span}, {time_text(found[-1].entry.timestamp)} UTC"
     if hidden:
         note += f"; {plural(len(hidden), 'more column')} (--columns {','.join(hidden[:3])}, or --json)"
     shell.err.print(note, style="dim")
-
-
-def _draft(shell: CommandContext, place: CommandTarget) -> Draft:
-    return new_draft(shell.clock, place.epoch)
-
-
-def _end(shell: CommandContext, work: int, done: object, *, dry_run: bool) -> None:
-    if work and done is None and not dry_run:
-        end_unconfirmed(shell)
-
-
-class _Silent:
-    def update(self, message: str) -> None:
-        """Show nothing."""
-
-
-@contextmanager
-def _silence() -> Iterator[_Silent]:
-    yield _Silent()

@@ -26,8 +26,7 @@ from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import time_text
 from azure_account.location import Location
-from coordination.cli.as_json import status_json
-from coordination.cli.as_text import changes, status_text
+from coordination.cli.output import changes, status_json, status_text
 from coordination.cli.reading import read_job, read_leader
 from coordination.cli.runner import ProgramRunner
 from coordination.connect import brief_settings

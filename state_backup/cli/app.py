@@ -17,27 +17,27 @@ import typer
 
 from azure_account.cli.commands import (
     ERROR,
+    Change,
     CommonOptions,
     ConfirmationOptions,
     DryRunOptions,
     age_of,
+    carry_out,
     confirmed,
     end_unconfirmed,
     location_of,
     new_app,
 )
 from azure_account.cli.grouped import grouped
-from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps, transfer
 from azure_account.cli.shell import shell_of
-from azure_account.cli.texts import plural
+from azure_account.cli.texts import documents, new_table, one_line, plural
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from state_backup.backup.arguments import MayBeEmpty, check_all_given, checked_stores
 from state_backup.backup.keeping import set_keep
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
-from state_backup.cli import as_json as document
-from state_backup.cli import as_text as text
+from state_backup.cli import output
 from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record
 from state_backup.record.names import StateNames
 from state_backup.record.store import open_location
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
     from azure_account.cli.shell import CommandContext
     from azure_account.location import Location
+    from state_backup.cli.reading import CheckpointSize
+    from state_backup.record.record import CheckpointRecord
 
 app = new_app()
 
@@ -125,7 +127,7 @@ def backup_command(
     directories = checked_stores(_directories(stores), state.path)
     wrong = set(empty) - set(directories)
     if wrong:
-        raise typer.BadParameter(f"{text.one_line(min(wrong))} is not one of the stores", param_hint="'--may-be-empty'")
+        raise typer.BadParameter(f"{one_line(min(wrong))} is not one of the stores", param_hint="'--may-be-empty'")
     offsets = _pairs(given.offset or (), "--offset", "KEY=VALUE")
     for directory in directories.values():
         _check_directory(directory)
@@ -137,10 +139,8 @@ def backup_command(
             store: MayBeEmpty(directory) if store in empty else directory for store, directory in directories.items()
         }
         checkpoint = writer.back_up(backed_up, offsets, report, leave_out=left_out)
-    if common.as_json:
-        print_json(document.backup_json(state.path, checkpoint, writer.backed_up))
-    else:
-        _print(shell, text.backup_lines(checkpoint, writer.backed_up))
+    lines = output.backup_lines(checkpoint, writer.backed_up)
+    shell.answer(output.backup_json(state.path, checkpoint, writer.backed_up), *lines, as_json=common.as_json)
 
 
 @app.command(name="keep")
@@ -158,10 +158,8 @@ def keep_command(
     shell = shell_of(ctx)
     state = _state(shell, where, common)
     set_keep(state, number)
-    if common.as_json:
-        print_json({"state": state.path, "keep": number})
-    else:
-        _print(shell, [text.one_line(f"{state.path} keeps {number} checkpoints from its next backup on.")])
+    line = f"{state.path} keeps {number} checkpoints from its next backup on."
+    shell.answer({"state": state.path, "keep": number}, line, as_json=common.as_json)
 
 
 @app.command(name="restore")
@@ -184,18 +182,13 @@ def restore_command(
     directories = _directories(stores)
     full = [directory for directory in directories.values() if _has_content(directory)]
     question = f"Replace what is in {', '.join(map(str, full))}?"
-    if full and not confirmed(shell, text.one_line(question), common):
-        if common.as_json:
-            print_json(document.restore_json(state.path, None))
-        elif not shell.interactive:
-            _print(shell, [text.one_line(f"Restoring replaces what is in {directory}.") for directory in full])
+    if full and not confirmed(shell, one_line(question), common):
+        lines = [] if shell.interactive else [f"Restoring replaces what is in {directory}." for directory in full]
+        shell.answer(output.restore_json(state.path, None), *lines, as_json=common.as_json)
         end_unconfirmed(shell)
     with _warnings(shell), transfer(shell, "downloading") as report:
         restored = restore(state, directories, checkpoint_id=checkpoint, report=report)
-    if common.as_json:
-        print_json(document.restore_json(state.path, restored))
-    else:
-        _print(shell, text.restore_lines(restored))
+    shell.answer(output.restore_json(state.path, restored), *output.restore_lines(restored), as_json=common.as_json)
 
 
 @app.command()
@@ -207,28 +200,25 @@ def ls(ctx: typer.Context, where: Where, common: CommonOptions) -> None:
     container, prefix = place.open(), place.path
     record = None if not prefix else read_record(container, prefix)
     if record is not None:
-        sizes = checkpoint_sizes(container, record)
-        if common.as_json:
-            print_json(document.state_json(prefix, record, sizes))
-            return
-        shell.out.print(text.record_line(prefix, record), soft_wrap=True)
-        if sizes:
-            shell.out.print(text.checkpoints_table(sizes))
-        for each in sizes:
-            if each.cause:
-                shell.err.print(text.one_line(f"Checkpoint {each.checkpoint.id}: {each.cause}"))
+        _print_state(shell, prefix, record, checkpoint_sizes(container, record), as_json=common.as_json)
         return
     states = find_states(container, prefix)
-    if common.as_json:
-        print_json(document.states_json(container.name, states))
-        return
-    if states:
-        shell.out.print(text.states_table(states))
+    if states or common.as_json:
+        table = new_table(output.STATES, states, shrinks=3)
+        shell.answer(output.states_json(container.name, states), table, as_json=common.as_json)
     else:
-        shell.err.print(f"Container {container.name} has no state{f' in {prefix}' if prefix else ''}.")
-    for found in states:
-        if found.cause:
-            shell.err.print(text.one_line(f"{found.state}: {found.cause}"))
+        shell.say(f"Container {container.name} has no state{f' in {prefix}' if prefix else ''}.")
+    if not common.as_json:
+        shell.say(*(f"{found.state}: {found.cause}" for found in states if found.cause))
+
+
+def _print_state(
+    shell: CommandContext, state: str, record: CheckpointRecord, sizes: Sequence[CheckpointSize], *, as_json: bool
+) -> None:
+    table = [new_table(output.SIZES, sizes, shrinks=5)] if sizes else []
+    shell.answer(output.state_json(state, record, sizes), output.record_line(state, record), *table, as_json=as_json)
+    if not as_json:
+        shell.say(*(f"Checkpoint {each.checkpoint.id}: {each.cause}" for each in sizes if each.cause))
 
 
 @app.command(name="verify")
@@ -249,10 +239,8 @@ def verify_command(
     state = _state(shell, where, common)
     with transfer(shell, "verifying") as report:
         verified = verify(state, checkpoint_id=checkpoint, deep=deep, report=report)
-    if common.as_json:
-        print_json(document.verify_json(state.path, verified, deep=deep))
-    else:
-        _print(shell, text.verify_lines(state.path, verified, deep=deep))
+    lines = output.verify_lines(state.path, verified, deep=deep)
+    shell.answer(output.verify_json(state.path, verified, deep=deep), *lines, as_json=common.as_json)
     if not all(each.whole or each.dropped for each in verified):
         raise typer.Exit(ERROR)
 
@@ -262,7 +250,7 @@ def verify_command(
 def sweep_command(
     ctx: typer.Context,
     where: State,
-    change: DryRunOptions,
+    given: DryRunOptions,
     *,
     min_age: Annotated[
         str, typer.Option(metavar="AGE", help="Least age of what is deleted: a backup at work need not repeat uploads.")
@@ -276,23 +264,24 @@ def sweep_command(
     It may run at any time, beside backups and restores.
     """
     shell = shell_of(ctx)
-    state = _state(shell, where, change)
+    state = _state(shell, where, given)
     plan = plan_sweep(state, min_age=age_of(min_age, "--min-age").total_seconds())
-    with_ttl = blobs_with_ttl(state.open(), plan.young) if explain else frozenset()
-    if explain and not change.as_json:
-        shell.out.print(text.explain_table(state.path, plan, shell.now, with_ttl))
-    for line in text.sweep_lines(state.path, plan):
-        (shell.err if change.as_json else shell.out).print(line, soft_wrap=True)
-    done = None
-    if plan.waste and not change.dry_run and confirmed(shell, "Delete them permanently?", change):
+    explained: dict[str, object] = {}
+    if explain:
+        blobs = output.blobs_of_sweep(state.path, plan, shell.now, blobs_with_ttl(state.open(), plan.young))
+        missing = sorted(set(plan.in_use) - set(plan.sizes))
+        explained = {"blobs": documents(blobs, plan.sizes), "missing": missing}
+        if not given.as_json:
+            shell.show(new_table(blobs, plan.sizes))
+
+    def act() -> int:
         with steps(shell, "deleting", len(plan.waste)) as advance:
-            done = sweep(state, plan, advance)
-    if change.as_json:
-        print_json(document.sweep_json(state.path, plan, done, explain=explain, with_ttl=with_ttl))
-    elif done is not None:
-        shell.out.print(f"Deleted {plural(done, 'blob')}.")
-    if plan.waste and done is None and not change.dry_run:
-        end_unconfirmed(shell)
+            return sweep(state, plan, advance)
+
+    lines, question = output.sweep_lines(state.path, plan), "Delete them permanently?"
+    document = lambda done: output.sweep_json(state.path, plan, done) | explained  # noqa: E731
+    report = lambda done: f"Deleted {plural(done, 'blob')}."  # noqa: E731
+    done = carry_out(shell, given, Change(lines, question, bool(plan.waste), act, document, report))
     if done is not None and done < len(plan.waste):
         left = len(plan.waste) - done
         cause = f"{plural(left, 'blob')} could not be deleted: a lease or a policy protects them"
@@ -310,11 +299,11 @@ def lifecycle_policy_command(
     """
     shell = shell_of(ctx)
     typer.echo(json.dumps(lifecycle_policy(places), indent=2))
-    shell.err.print(
+    shell.say(
         "Save it as policy.json, then: az storage account management-policy create --account-name ACCOUNT "
-        "--resource-group GROUP --policy @policy.json\n"
+        "--resource-group GROUP --policy @policy.json",
         "This replaces the account's policy: if there is one (management-policy show), add the rules to it instead. "
-        "Accounts with hierarchical namespace have no index tags, so no such rule: run `sweep` there."
+        "Accounts with hierarchical namespace have no index tags, so no such rule: run `sweep` there.",
     )
 
 
@@ -342,9 +331,9 @@ def _pairs(given: Sequence[str], hint: str, form: str) -> dict[str, str]:
     for each in given:
         name, equals, value = each.partition("=")
         if not equals or not name or not value:
-            raise typer.BadParameter(f"{text.one_line(each)} must be {form}", param_hint=f"'{hint}'")
+            raise typer.BadParameter(f"{one_line(each)} must be {form}", param_hint=f"'{hint}'")
         if name in found:
-            raise typer.BadParameter(f"{text.one_line(name)} is given twice", param_hint=f"'{hint}'")
+            raise typer.BadParameter(f"{one_line(name)} is given twice", param_hint=f"'{hint}'")
         found[name] = value
     return found
 
@@ -361,11 +350,6 @@ def _has_content(directory: Path) -> bool:
     return directory.is_dir() and any(directory.iterdir())
 
 
-def _print(shell: CommandContext, lines: Sequence[str]) -> None:
-    for line in lines:
-        shell.out.print(line, soft_wrap=True)
-
-
 class _ToConsole(logging.Handler):
     """Prints warnings as the command line prints everything."""
 
@@ -375,7 +359,7 @@ class _ToConsole(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print one."""
-        self._shell.err.print(text.one_line(record.getMessage()))
+        self._shell.say(record.getMessage())
 
 
 @contextmanager

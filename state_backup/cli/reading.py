@@ -25,12 +25,17 @@ _INDEX = re.compile(r"(.+)/index/[0-9a-f]+\.json")
 
 @dataclass(frozen=True)
 class FoundState:
-    """A state in a listing. record: None if it cannot be read, for the `cause`; gone: there is none."""
+    """A state in a listing. record: None if it cannot be read: `problem` in two words, and its `cause`."""
 
     state: str
     record: CheckpointRecord | None
+    problem: str = ""
     cause: str = ""
-    gone: bool = False
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The newest checkpoint."""
+        return None if self.record is None else self.record.newest
 
 
 @dataclass(frozen=True)
@@ -97,10 +102,10 @@ def _found(container: BlobContainer, state: str) -> FoundState:
     try:
         record = read_record(container, state)
     except (ConfigurationError, CorruptError) as error:
-        return FoundState(state, None, str(error))
+        return FoundState(state, None, "unreadable", str(error))
     if record is None:
         step = "A restore undeletes it, if the account has soft delete; else bring it back from an earlier version."
-        return FoundState(state, None, f"its record, {StateNames(state).record}, is gone. {step}", gone=True)
+        return FoundState(state, None, "record is gone", f"its record, {StateNames(state).record}, is gone. {step}")
     return FoundState(state, record)
 
 

@@ -5,9 +5,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from azure_account.cli.console import printable
 from azure_account.cli.json_lines import json_line, jsonable
-from azure_account.cli.texts import count_text, plural, size_text, time_text
+from azure_account.cli.texts import count_text, plural, printable, size_text, time_text
 
 
 def test_nouns_agree_with_their_number() -> None:

@@ -18,7 +18,7 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Fault, FaultInjector, ProcessDied
 from azure_account.memory.service import MemoryService
 from azureblob_source.cli.app import app
-from azureblob_source.cli.as_text import rows_table
+from azureblob_source.cli.output import rows_table
 from azureblob_source.log.entry import Draft, Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.reverting import carry_out, plan_revert

@@ -9,9 +9,8 @@ import pytest
 from rich.console import Console
 
 from azure_account.cli.json_lines import json_line
-from coordination.cli.as_json import status_json
-from coordination.cli.as_text import age_text, changes, status_text
 from coordination.cli.notes import listing, notes, task_state
+from coordination.cli.output import age_text, changes, status_json, status_text
 from coordination.cli.report import JobReport, JobSnapshot, LeaderReport, job_report, leader_report
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.processors.coordinator_state import ListedRow, ProcessorDeclaration, ProcessorRow

@@ -23,7 +23,7 @@ from foundation.clock import ManualClock
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
 from state_backup.cli.app import app
-from state_backup.cli.as_text import moment_text
+from state_backup.cli.output import moment_text
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.record.names import StateNames
 from state_backup.record.store import record_store

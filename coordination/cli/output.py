@@ -1,21 +1,20 @@
-"""The output of `status` for people: facts, tables and sentences. Pure."""
+"""The output of `status`: facts, sentences and tables, and JSON documents. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
-from azure_account.cli.texts import NONE, count_text, new_table, shrinking
+from azure_account.cli.texts import NONE, Column, count_text, documents, facts, in_json, in_table, new_table
 from coordination.cli.notes import listing, notes, task_state
 from coordination.cli.report import LeaderReport
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from coordination.cli.report import JobReport, ProcessorReport
+    from coordination.cli.report import JobReport, ProcessorReport, TaskReport
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
@@ -25,11 +24,40 @@ def status_text(report: JobReport | LeaderReport) -> RenderableType:
     sentences: list[RenderableType] = [Text(note) for note in notes(report)]
     said = ["", *sentences] if sentences else []
     if isinstance(report, LeaderReport):
-        return Group(_facts({"blob": report.blob, **_leader(report)}), *said)
-    parts = [_facts({"job": report.job, **_leader(report.leader), **_model(report)}), *said]
-    parts += ["", _processors(report)] if report.processors else []
-    parts += ["", _tasks(report)] if report.tasks else []
+        return Group(facts({"blob": report.blob, **_leader(report)}), *said)
+    parts = [facts({"job": report.job, **_leader(report.leader), **_model(report)}), *said]
+    if report.processors:
+        style = lambda each: "red" if each.silent or each.age is None else ""  # noqa: E731
+        parts += ["", new_table(_processors(report), report.processors, shrinks=5, style=style)]
+    if report.tasks:
+        parts += ["", new_table(_tasks(report), report.tasks, shrinks=3)]
     return Group(*parts)
+
+
+def status_json(report: JobReport | LeaderReport) -> dict[str, object]:
+    """The document of `status`. Ages are in seconds."""
+    leader = report if isinstance(report, LeaderReport) else report.leader
+    led = {
+        "blob": leader.blob,
+        "leader": {"holder": leader.holder, "epoch": leader.epoch, "leaseHeld": leader.held},
+        "changedSeconds": leader.changed,
+    }
+    if isinstance(report, LeaderReport):
+        return {**led, "notes": notes(report)}
+    model = report.model and {
+        "version": report.model.current.version,
+        "barrier": f"{report.model.barrier.value} {report.model.current.version}",
+        "waitsFor": list(report.waits_for),
+        "timedOut": report.model.timed_out or None,
+    }
+    return {
+        "job": report.job,
+        **led,
+        "jobModel": model,
+        "processors": documents(_processors(report), report.processors),
+        "tasks": documents(_tasks(report), report.tasks),
+        "notes": notes(report),
+    }
 
 
 def changes(before: JobReport | LeaderReport | None, now: JobReport | LeaderReport) -> list[str]:
@@ -47,15 +75,6 @@ def age_text(seconds: float | None) -> str:
         if seconds >= 2 * unit:
             return f"{seconds / unit:.0f} {name}"
     return f"{seconds:.0f} s"
-
-
-def _facts(facts: dict[str, str]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(name, Text(value))
-    return table
 
 
 def _leader(report: LeaderReport) -> dict[str, str]:
@@ -76,17 +95,26 @@ def _model(report: JobReport) -> dict[str, str]:
     return {**facts, "timed out": f"version {report.model.timed_out}"} if report.model.timed_out else facts
 
 
-def _processors(report: JobReport) -> Table:
-    table = new_table("processor", "role", "heartbeat>", "confirmed>", "runs>", "tasks")
-    for each in report.processors:
-        beat = "no row" if each.age is None else "by lease" if each.renews else f"{age_text(each.age)} ago"
-        confirmed = NONE if each.confirmed is None else str(each.confirmed)
-        tasks = listing(sorted(each.running)) or NONE
-        table.add_row(
-            each.processor, _role(report, each), beat, confirmed, count_text(len(each.running)), tasks,
-            style="red" if each.silent or each.age is None else "",
-        )  # fmt: skip
-    return shrinking(table, 5)
+def _processors(report: JobReport) -> list[Column[ProcessorReport]]:
+    return [
+        Column("processor", "processor", lambda each: each.processor),
+        in_table("role", lambda each: _role(report, each), Text),  # empty for most
+        in_table("heartbeat>", _heartbeat),
+        in_json("member", lambda each: each.member),
+        in_json("isLeader", lambda each: each.leads),
+        in_json("ageSeconds", lambda each: each.age),
+        in_json("silent", lambda each: each.silent),
+        Column("confirmed>", "confirmed", lambda each: each.confirmed),
+        in_json("waitsFor", lambda each: each.waits or None),
+        in_table("runs>", lambda each: len(each.running), count_text),
+        Column("tasks", "tasks", lambda each: dict(each.running), lambda tasks: listing(sorted(tasks))),
+    ]
+
+
+def _heartbeat(processor: ProcessorReport) -> str:
+    if processor.age is None:
+        return "no row"
+    return "by lease" if processor.renews else f"{age_text(processor.age)} ago"
 
 
 def _role(report: JobReport, processor: ProcessorReport) -> str:
@@ -98,11 +126,14 @@ def _role(report: JobReport, processor: ProcessorReport) -> str:
     return "" if busy or processor.age is None or report.model is None else "stand-by"
 
 
-def _tasks(report: JobReport) -> Table:
-    table = new_table("task", "processor", "epoch>", "state")
-    for each in report.tasks:
-        table.add_row(Text(each.task), each.processor, str(each.epoch), task_state(report, each))
-    return shrinking(table, 3)
+def _tasks(report: JobReport) -> list[Column[TaskReport]]:
+    return [
+        Column("task", "task", lambda each: each.task),
+        Column("processor", "processor", lambda each: each.processor),
+        Column("epoch>", "epoch", lambda each: each.epoch),
+        in_json("runsOn", lambda each: each.runs_on),
+        Column("state", "state", lambda each: task_state(report, each)),
+    ]
 
 
 def _lines(report: JobReport | LeaderReport) -> list[str]:

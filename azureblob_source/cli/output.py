@@ -1,0 +1,384 @@
+"""The output of the command line: tables, plans in sentences, and JSON documents. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from azure_account.cli.json_lines import jsonable
+from azure_account.cli.texts import (
+    Column,
+    count_text,
+    documents,
+    facts,
+    in_json,
+    in_table,
+    new_table,
+    one_line,
+    plural,
+    plural_of,
+    printable,
+    size_text,
+    time_text,
+)
+from azureblob_source.log import entry as log_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.maintenance.inventory import StreamSummary
+    from azureblob_source.maintenance.repair import Leftover, RepairPlan, RepairResult, UnpublishedEntry
+    from azureblob_source.maintenance.reverting import RevertPlan
+    from azureblob_source.maintenance.vacuum import VacuumPlan, VacuumResult
+
+_WIDEST_CELL = 40
+_MISSING_SHOWN = 3
+_UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SHOWN_VERSIONS = 3
+_LONG_FIELDS = ("blobs", "writers", "transactions", "removed", "control")
+
+
+def _stream_text(stream: StreamSummary) -> Text:
+    name = one_line(stream.name) or "(top level)"
+    return Text(name) if stream.version is not None else Text.assemble(name, (" (no log)", "dim"))
+
+
+def _operation(entry: LogEntry) -> str:
+    """What an entry does, and to which versions."""
+    to = entry.reverts if entry.replaces is None else (entry.replaces,)
+    shown = ", ".join(map(str, to[:_SHOWN_VERSIONS])) + (" …" if len(to) > _SHOWN_VERSIONS else "")
+    return f"{entry.operation} {shown}".strip()
+
+
+def _writer(entry: LogEntry) -> str | None:
+    by = entry.transaction
+    return None if by is None else _UUID.sub(r"\1", by.id) + f":{by.version}"
+
+
+STREAMS: list[Column[StreamSummary]] = [
+    in_table("stream", _stream_text, lambda name: name),
+    in_json("name", lambda each: each.name),
+    in_json("log", lambda each: each.version is not None),
+    Column("blobs>", "blobs", lambda each: each.blobs, count_text),
+    Column("rows>", "rows", lambda each: each.rows, count_text),
+    Column("size>", "bytes", lambda each: each.bytes, size_text),
+    in_json("firstVersion", lambda each: each.first),
+    Column("version>", "version", lambda each: each.version, count_text),
+    Column("last commit (UTC)", "changed", lambda each: each.changed, time_text),
+    in_json("strangers", lambda each: list(each.strangers)),
+]
+ENTRIES: list[Column[LogEntry]] = [
+    in_table("version>", lambda entry: entry.version),
+    in_table("time (UTC)", lambda entry: entry.timestamp, time_text),
+    in_table("operation", _operation),
+    in_table("writer", _writer),
+    Column("blobs>", "blobs", lambda entry: len(entry.blobs), count_text),
+    Column("rows>", "rows", lambda entry: entry.rows, count_text),
+    Column("size>", "bytes", lambda entry: sum(blob.size for blob in entry.blobs), size_text),
+    in_json("removed", lambda entry: len(entry.removed)),
+    in_json("writers", lambda entry: len(entry.writers)),
+]
+_EPOCH: Column[LogEntry] = in_table("epoch>", lambda entry: entry.epoch)
+_BLOBS: list[Column[BlobEntry]] = [
+    in_table("name", lambda blob: blob.name),
+    in_table("partition", lambda blob: blob.partition),
+    in_table("rows>", lambda blob: blob.rows, count_text),
+    in_table("size>", lambda blob: blob.size, size_text),
+    in_table("blocks>", lambda blob: blob.blocks, count_text),
+    in_table("rolled by", lambda blob: blob.rolled_by),
+]
+_WRITERS: list[Column[Mapping[str, Any]]] = [
+    in_table("query", lambda writer: writer.get("query")),
+    in_table("batch>", lambda writer: writer.get("batch"), count_text),
+    in_table("task>", lambda writer: writer.get("task"), count_text),
+    in_table("attempt>", lambda writer: writer.get("attempt"), count_text),
+    in_table("seconds>", lambda writer: writer.get("durationMs"), lambda millis: f"{millis / 1000:.1f}"),
+    in_table("rows>", lambda writer: writer.get("metrics", {}).get("messagesSent"), count_text),
+    in_table("blocks>", lambda writer: writer.get("metrics", {}).get("blockUploads"), count_text),
+    in_table("size>", lambda writer: writer.get("metrics", {}).get("bytesCompressed", 0), size_text),
+]
+_UNFINISHED: list[Column[UnpublishedEntry]] = [
+    in_json("stream", lambda each: each.stream),
+    in_json("version", lambda each: each.entry.version),
+    in_json("blobs", lambda each: len(each.entry.blobs)),
+    in_json("missing", lambda each: list(each.missing)),
+    in_json("lost", lambda each: list(each.lost)),
+    in_json("stillThere", lambda each: list(each.still_there)),
+]
+_STAGED: list[Column[Leftover]] = [
+    in_json("name", lambda each: each.name),
+    in_json("since", lambda each: each.since),
+]
+_REVERTED: list[Column[Sequence[LogEntry]]] = [
+    in_json("versions", lambda entries: [entry.version for entry in entries]),
+    in_json("rows", lambda entries: sum(entry.rows for entry in entries)),
+    in_json("blobs", lambda entries: sum(len(entry.blobs) for entry in entries)),
+]
+
+
+def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
+    """The table of `log`. Of a query id, a UUID, only the first eight characters are shown."""
+    epochs = any(entry.epoch is not None for entry in entries)
+    table = new_table([*ENTRIES, *([_EPOCH] if epochs else [])], entries, shrinks=3)
+    table.show_header = header
+    return table
+
+
+def entry_json(entry: LogEntry) -> dict[str, object]:
+    """One line of `log`: the entry with its blobs and writers as numbers."""
+    kept = ("version", "timestamp", "operation", "transaction", "epoch", "replaces", "metrics")
+    found = {key: value for key, value in stored_json(entry).items() if key in kept}
+    return {**found, **documents(ENTRIES, [entry])[0]}
+
+
+def stored_json(entry: LogEntry) -> dict[str, Any]:
+    """The whole entry, as it is stored."""
+    return json.loads(log_entry.to_json(entry))
+
+
+def entry_tables(entry: LogEntry) -> list[Table]:
+    """One entry in full: its fields, its writers, its blobs."""
+    stored = stored_json(entry)
+    left_out = ("formatVersion", *_LONG_FIELDS)
+    short = {key: value for key, value in stored.items() if value not in (None, [], {}) and key not in left_out}
+    fields = {key: value if isinstance(value, str) else _compact(value) for key, value in short.items()}
+    counts = {key: count_text(len(stored[key])) for key in _LONG_FIELDS}
+    tables = [new_table(_WRITERS, entry.writers, title="writers"), new_table(_BLOBS, entry.blobs, title="blobs")]
+    return [facts({**fields, **counts}), *(table for table in tables if table.row_count)]
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]], width: int) -> tuple[Table, list[str]]:
+    """As many columns of the rows as fit `width` characters, and the names of the others."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = {name: [_cell(row.get(name)) for row in rows] for name in names}
+    shown: list[str] = []
+    room = width
+    for name in names:
+        wide = min(max(len(cell) for cell in (name, *cells[name])), _WIDEST_CELL) + 2
+        if shown and wide > room:
+            break
+        shown.append(name)
+        room -= wide
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for name in shown:
+        number = all(isinstance(row.get(name), int | float | Decimal | None) for row in rows)
+        table.add_column(
+            name, justify="right" if number else "left", no_wrap=True, overflow="ellipsis", max_width=_WIDEST_CELL
+        )
+    for place in range(len(rows)):
+        table.add_row(*(Text(cells[name][place]) for name in shown))
+    return table, names[len(shown) :]
+
+
+def stranger_lines(by_stream: Mapping[str, Sequence[str]]) -> list[str]:
+    """Blobs that others have put into streams, a sentence for each stream that has some."""
+    return [
+        f"{stream}: {plural(len(names), 'Avro blob')} of another program, which no version names: readers of the log "
+        f"ignore such blobs. The first is {names[0]}."
+        for stream, names in by_stream.items()
+        if names
+    ]
+
+
+def vacuum_lines(plan: VacuumPlan) -> list[str]:
+    """What a vacuum would do, in sentences."""
+    if plan.is_empty:
+        return [f"{plan.stream}: nothing to remove, {_stay(plan)}. The newest version always stays."]
+    lines = []
+    if plan.outdated:
+        first, last = plan.outdated[0], plan.outdated[-1]
+        span = f"committed {time_text(first.written)} to {time_text(last.written)} UTC"
+        lines += [
+            f"{plan.stream}: versions {first.version} to {last.version} will be removed ({span});",
+            f"{_stay(plan)}.",
+            "Their blobs belong to other streams and stay."
+            if plan.log_only
+            else f"Also removed: {plural(plan.blobs, 'blob')}, {plural(plan.rows, 'row')}, {size_text(plan.bytes)}.",
+        ]
+    if plan.interrupted or plan.boundary.removing:
+        lines.append(
+            f"{plan.stream}: an interrupted vacuum will be completed: {plural(len(plan.interrupted), 'entry')}."
+        )
+    if plan.strays:
+        lines.append(
+            f"{plan.stream}: {plural(len(plan.strays), 'entry')} below the retention boundary, put there by a stale "
+            "writer, will be removed."
+        )
+    return lines
+
+
+def vacuum_json(plan: VacuumPlan, done: VacuumResult | None) -> dict[str, object]:
+    """The document of `vacuum`."""
+    blobs, rows, bytes_ = (0, 0, 0) if plan.log_only else (plan.blobs, plan.rows, plan.bytes)
+    return {
+        "stream": plan.stream,
+        "plan": {
+            "entries": len(plan.outdated),
+            "firstVersion": plan.boundary.first,
+            "newFirstVersion": plan.first,
+            "version": plan.last,
+            "blobs": blobs,
+            "rows": rows,
+            "bytes": bytes_,
+            "leftovers": len(plan.interrupted),
+            "strays": len(plan.strays),
+        },
+        "done": None if done is None else dataclasses.asdict(done),
+    }
+
+
+def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:
+    """What a repair would do, in sentences."""
+    lines = []
+    for each in plan.unpublished:
+        what = f"{each.stream}: version {each.entry.version} is committed and not published: "
+        if each.lost:
+            what += (
+                f"the staged blocks of {plural(len(each.lost), 'blob')} are gone. It will be voided if they have "
+                f"expired; --void {each.entry.version} voids it in any case."
+            )
+        elif each.missing:
+            what += f"{len(each.missing)} of its {plural(len(each.entry.blobs), 'blob')} will be published."
+        else:
+            what += f"{plural(len(each.still_there), 'blob')} that it removes will be deleted."
+        lines.append(what)
+    if not plan.unpublished:
+        lines.append(f"{plural(len(plan.streams), 'stream')}: everything that is committed is published.")
+    if plan.revived:
+        lines.append(
+            f"{plural(len(plan.revived), 'blob')}, voided or overwritten before, visible again: will be deleted."
+        )
+    if plan.leftovers:
+        fate = "will be removed" if leftovers else "expire within seven days (--leftovers removes them)"
+        oldest = time_text(min(each.since for each in plan.leftovers))
+        lines.append(
+            f"Leftovers of {plural(len(plan.leftovers), 'blob')}, staged and never committed, {fate}; the oldest are "
+            f"of {oldest} UTC."
+        )
+    lines += stranger_lines(plan.strangers)
+    lines += [
+        f"{stream}: it cannot be read as a whole, which no repair changes ({cause.rstrip('.')}). Reads succeed that "
+        "leave the column out, by option `columns` or `avroSchema`; an overwrite mends it."
+        for stream, cause in plan.unreadable.items()
+    ]
+    if plan.recent:
+        lines.append(
+            f"Staged lately and kept, because their batch may still be committed: {plural(len(plan.recent), 'blob')}."
+        )
+    return lines
+
+
+def repair_json(plan: RepairPlan, done: RepairResult | None) -> dict[str, object]:
+    """The document of `repair`."""
+    return {
+        "streams": list(plan.streams),
+        "unfinished": documents(_UNFINISHED, plan.unpublished),
+        "leftovers": documents(_STAGED, plan.leftovers),
+        "recent": documents(_STAGED, plan.recent),
+        "revived": [each.name for each in plan.revived],
+        "strangers": {stream: list(names) for stream, names in plan.strangers.items()},
+        "unreadable": dict(plan.unreadable),
+        "done": None if done is None else dataclasses.asdict(done),
+    }
+
+
+def void_lines(entry: LogEntry, *, leave_blobs: bool) -> list[str]:
+    """What voiding an entry would do, in sentences."""
+    blobs = plural(len(entry.blobs), "blob")
+    what = (
+        f"Version {entry.version} ({entry.operation}, {plural(entry.rows, 'row')} in {blobs}) will be voided: "
+        "readers of the log ignore it, and its visible blobs "
+    )
+    if leave_blobs:
+        what += "stay visible to readers of the listing."
+    else:
+        what += "are deleted."
+    lines = [what]
+    if entry.transaction is not None:
+        lines.append(
+            f"If its writer (transaction {entry.transaction.id}) runs the batch again, its rows are written again."
+        )
+    return lines
+
+
+def revert_lines(plan: RevertPlan) -> list[str]:
+    """What a revert would do, in sentences."""
+    batches = plan.batches
+    if not plan.is_needed:
+        return [f"The log knows no batch after {plan.last.version} of {plan.last.id}: nothing is to be taken back."]
+    if not batches:
+        return ["No rows are to be taken back. What an interrupted revert has left will be deleted."]
+    lines = [f"{plural(len(batches), 'batch')} of {plan.last.id} will be taken back, {span_text(batches)}:"]
+    for stream, entries in plan.of_streams().items():
+        versions = [entry.version for entry in entries]
+        rows, blobs = sum(entry.rows for entry in entries), sum(len(entry.blobs) for entry in entries)
+        lines.append(
+            f"{stream}: {span_text(versions, 'version')}, {plural(rows, 'row')} in {plural(blobs, 'blob')}, committed "
+            f"up to {time_text(entries[-1].timestamp)} UTC. The blobs are deleted."
+        )
+    lines.append("The query must not run now. When it starts, it writes these batches again.")
+    lines.append("A streaming read that has read these versions has their rows, and reads them a second time then.")
+    return lines
+
+
+def revert_json(plan: RevertPlan, *, done: bool) -> dict[str, object]:
+    """The document of `revert`."""
+    streams = {name: documents(_REVERTED, [entries])[0] for name, entries in plan.of_streams().items()}
+    return {
+        "query": plan.last.id,
+        "after": plan.last.version,
+        "batches": plan.batches,
+        "streams": streams,
+        "done": done,
+    }
+
+
+def missing_lines(missing: Sequence[BlobEntry]) -> list[str]:
+    """What removing missing blobs from the log would do, in sentences."""
+    if not missing:
+        return ["No blob of the stream is missing."]
+    rows = plural(sum(blob.rows for blob in missing), "row")
+    shown = ", ".join(blob.name for blob in missing[:_MISSING_SHOWN])
+    more = "" if len(missing) <= _MISSING_SHOWN else f" and {len(missing) - _MISSING_SHOWN} more"
+    return [
+        f"Missing from the stream: {plural(len(missing), 'blob')} with {rows}: {shown}{more}.",
+        "If they can be restored (soft delete, versioning), do that. Else they will be removed from the log.",
+    ]
+
+
+def _stay(plan: VacuumPlan) -> str:
+    return f"version {plan.last} stays" if plan.first == plan.last else f"versions {plan.first} to {plan.last} stay"
+
+
+def span_text(numbers: Sequence[int], what: str = "batch") -> str:
+    """`batch 7`, `versions 3 to 5`."""
+    first, last = numbers[0], numbers[-1]
+    return f"{what} {first}" if first == last else f"{plural_of(what)} {first} to {last}"
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case str():
+            return printable(value.replace("\n", "⏎"))
+        case datetime():
+            return value.isoformat(sep=" ")
+        case dict() | list() | tuple():
+            return _compact(value)
+        case bytes():
+            return f"0x{value[:_WIDEST_CELL].hex()}"
+    return str(value)
+
+
+def _compact(value: object) -> str:
+    return printable(json.dumps(jsonable(value), ensure_ascii=False))
