@@ -112,46 +112,28 @@ __all__ = [
 ]
 
 _NAMES = {
-    "arrow_values": ("I64", "first_not_utf8", "int64_array", "stored_values", "validity"),
-    "decoding.decode": ("decode_blob", "decode_blocks"),
-    "decoding.plan": ("unresolved",),
-    "decoding.resolve": ("resolve",),
-    "decoding.superset": ("difference", "superset"),
-    "encoding.encode": ("RowEncoder", "raw_rows"),
-    "encoding.pieces": ("EncodedRows",),
-    "encoding.validate": ("validate_datums",),
-    "files.block_codecs": ("CODECS", "Codec", "codec"),
-    "files.buffered_ranges": ("BufferedRanges",),
-    "files.container_file": (
-        "SYNC_SIZE",
-        "AvroBlock",
-        "FileHeader",
-        "Source",
-        "block",
-        "blocks",
-        "header",
-        "read_header",
-    ),
-    "files.gzipped": ("GunzippedSource", "is_gzip"),
-    "files.splitting": ("is_splittable", "split_blocks"),
-    "limits": (
-        "BATCH_BYTES",
-        "BLOCK_BYTES",
-        "DEFAULT_LIMITS",
-        "INVALID_UTF8",
-        "MAX_BATCH_BYTES",
-        "MAX_BLOCK_BYTES",
-        "MAX_DEPTH",
-        "RECURSIVE_FIELD_MAX_DEPTH",
-        "ReadLimits",
-    ),
-    "nested_arrays": ("batch_of", "retyped", "same_rows", "well_formed"),
-    "schema": ("AvroSchema", "arrow_schema", "check_writable", "header_schema", "infer", "names_alike", "parse"),
-    "spark_types": ("arrow_of", "spark_of"),
+    "arrow_values": "I64 first_not_utf8 int64_array stored_values validity",
+    "decoding.decode": "decode_blob decode_blocks",
+    "decoding.plan": "unresolved",
+    "decoding.resolve": "resolve",
+    "decoding.superset": "difference superset",
+    "encoding.encode": "RowEncoder raw_rows",
+    "encoding.pieces": "EncodedRows",
+    "encoding.validate": "validate_datums",
+    "files.block_codecs": "CODECS Codec codec",
+    "files.buffered_ranges": "BufferedRanges",
+    "files.container_file": "SYNC_SIZE AvroBlock FileHeader Source block blocks header read_header",
+    "files.gzipped": "GunzippedSource is_gzip",
+    "files.splitting": "is_splittable split_blocks",
+    "limits": "BATCH_BYTES BLOCK_BYTES DEFAULT_LIMITS INVALID_UTF8 MAX_BATCH_BYTES MAX_BLOCK_BYTES MAX_DEPTH "
+    "RECURSIVE_FIELD_MAX_DEPTH ReadLimits",
+    "nested_arrays": "batch_of retyped same_rows well_formed",
+    "schema": "AvroSchema arrow_schema check_writable header_schema infer names_alike parse",
+    "spark_types": "arrow_of spark_of",
 }
 """The names of each module, the same as in the imports above, which mypy and import-linter read."""
 
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 if not TYPE_CHECKING:
 
