@@ -9,7 +9,7 @@ import bz2
 import zlib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -35,27 +35,21 @@ _SNAPPY_EXPANSION = 64  # one two-byte copy element yields at most 64 bytes
 
 @dataclass(frozen=True, slots=True)
 class _CodecFunctions:
-    """What a codec does: `compress` a body at a level, `inflate` stored bytes, up to a size.
+    """What a codec does: `compress` a body, `inflate` stored bytes, up to a size."""
 
-    Without `levels` there is no level to choose, and `compress` gets None.
-    """
-
-    compress: Callable[[Bytes, Any], Bytes]
+    compress: Callable[[Bytes], Bytes]
     inflate: Callable[[Bytes, int], Bytes]
-    levels: range | None = None
-    default: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One codec at one level; `codec` makes and checks it."""
+    """One codec; `codec` finds it."""
 
     name: str
-    level: int | None = None
 
     def compress(self, body: Bytes) -> Bytes:
         """The stored form of a block's body, any contiguous buffer. Codec null returns `body` itself, no copy."""
-        return _KINDS[self.name].compress(body, self.level)
+        return _KINDS[self.name].compress(body)
 
     def decompress(self, data: Bytes, most: int = BLOCK_BYTES) -> Bytes:
         """The body of a block from its stored form. Codec null returns `data` itself.
@@ -64,63 +58,47 @@ class Codec:
         inflated in steps, so that at most one step beyond `most` is in memory. The errors name only the cause: the
         caller knows blob and offset.
         """
+        if not len(data) and self.name != "null":
+            raise CorruptError(f"it is not valid {self.name} data (it has no bytes)")
         try:
-            return self._decompress(data, most)
+            return _KINDS[self.name].inflate(data, most)
         except (zlib.error, OSError, ValueError, EOFError, pa.ArrowException) as cause:
             raise CorruptError(f"it is not valid {self.name} data ({cause})") from cause
 
-    def _decompress(self, data: Bytes, most: int) -> Bytes:
-        if not len(data) and self.name != "null":
-            raise EOFError("it has no bytes")
-        return _KINDS[self.name].inflate(data, most)
 
-
-def codec(name: str, level: int | None = None) -> Codec:
-    """The codec of this Avro name, at `level` or its own default. Raises ConfigurationError if either is unknown."""
+def codec(name: str) -> Codec:
+    """The codec of this Avro name. Raises ConfigurationError if it is unknown."""
     if name not in _KINDS:
         near = get_close_matches(name, CODECS, 1, cutoff=0.5)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise ConfigurationError(f"there is no Avro codec {name!r}; choose one of {', '.join(CODECS)}.{hint}")
     if name == "xz":
         lzma_module()
-    kind = _KINDS[name]
-    if level is None:
-        return Codec(name, kind.default)
-    if kind.levels is None:
-        raise ConfigurationError(f"codec {name} has no levels. Leave the level out.")
-    if level not in kind.levels:
-        raise ConfigurationError(
-            f"codec {name} has levels {kind.levels[0]} to {kind.levels[-1]}, not {level}. Choose one."
-        )
-    return Codec(name, level)
+    return Codec(name)
 
 
-def _same(body: Bytes, _: int | None) -> Bytes:
-    return body
+# The levels are measured on 1 MiB of flights: deflate 4 is twice as fast as 6 and gives 8 % more, xz 1 is eight times
+# as fast as 6 and gives 24 % more; zstandard 1 is smaller than deflate and the fastest.
 
 
-def _deflate(body: Bytes, level: int) -> bytes:
+def _deflate(body: Bytes) -> bytes:
     """Raw deflate: no zlib header, no checksum."""
-    stream = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    stream = zlib.compressobj(4, zlib.DEFLATED, -zlib.MAX_WBITS)
     return b"".join((stream.compress(body), stream.flush()))
 
 
-def _snappy(body: Bytes, _: int | None) -> bytes:
+def _snappy(body: Bytes) -> bytes:
     crc = zlib.crc32(body).to_bytes(_CRC_SIZE, "big")
     return b"".join((pa.Codec("snappy").compress(pa.py_buffer(body), asbytes=True), crc))
 
 
-def _zstandard(body: Bytes, level: int) -> bytes:
-    stored: bytes = pa.Codec("zstd", compression_level=level).compress(pa.py_buffer(body), asbytes=True)
+def _zstandard(body: Bytes) -> bytes:
+    stored: bytes = pa.Codec("zstd", compression_level=1).compress(pa.py_buffer(body), asbytes=True)
     return stored
 
 
-def _bzip2(body: Bytes, level: int) -> bytes:
-    return bz2.compress(body, level)
-
-
-def _xz(body: Bytes, level: int) -> bytes:
-    return bytes(lzma_module().compress(body, preset=level))
+def _xz(body: Bytes) -> bytes:
+    return bytes(lzma_module().compress(body, preset=1))
 
 
 def _in_steps(steps: Callable[[Bytes], Iterator[bytes]]) -> Callable[[Bytes, int], Bytes]:
@@ -151,15 +129,13 @@ def _body_size(packed: memoryview) -> int:
     raise ValueError("its length is unreadable")
 
 
-# The default levels are measured on 1 MiB of flights: deflate 4 is twice as fast as 6 and gives 8 % more, xz 1 is eight
-# times as fast as 6 and gives 24 % more; zstandard 1 is smaller than deflate and the fastest.
 _KINDS = {
-    "null": _CodecFunctions(_same, _same),
-    "deflate": _CodecFunctions(_deflate, _in_steps(deflate_steps), range(1, 10), 4),
+    "null": _CodecFunctions(lambda body: body, lambda data, _: data),
+    "deflate": _CodecFunctions(_deflate, _in_steps(deflate_steps)),
     "snappy": _CodecFunctions(_snappy, _snappy_body),
-    "zstandard": _CodecFunctions(_zstandard, _in_steps(zstandard_steps), range(1, 23), 1),
-    "bzip2": _CodecFunctions(_bzip2, _in_steps(bzip2_steps), range(1, 10), 9),
-    "xz": _CodecFunctions(_xz, lambda data, most: joined(xz_steps(data, most), most), range(10), 1),
+    "zstandard": _CodecFunctions(_zstandard, _in_steps(zstandard_steps)),
+    "bzip2": _CodecFunctions(bz2.compress, _in_steps(bzip2_steps)),
+    "xz": _CodecFunctions(_xz, lambda data, most: joined(xz_steps(data, most), most)),
 }
 
 CODECS = tuple(_KINDS)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_avro.files.block_codecs import CODECS, Codec, codec
+from arrow_avro.files.block_codecs import CODECS, codec
 from arrow_avro.files.container_file import block, blocks, header, read_header
 from foundation.errors import ConfigurationError, CorruptError
 
@@ -77,24 +77,6 @@ def test_the_checksum_of_snappy_is_checked() -> None:
 def test_an_absurd_length_in_snappy_is_refused() -> None:
     with pytest.raises(CorruptError, match="cannot hold"):
         codec("snappy").decompress(b"\xff\xff\xff\xff\x0f" + bytes(8))
-
-
-@pytest.mark.parametrize(
-    ("name", "low", "high"), [("deflate", 1, 9), ("zstandard", 1, 22), ("bzip2", 1, 9), ("xz", 0, 9)]
-)
-def test_each_codec_accepts_its_own_levels_only(name: str, low: int, high: int) -> None:
-    for level in (low, high):
-        assert BODY == bytes(codec(name, level).decompress(codec(name, level).compress(BODY)))
-    for level in (low - 1, high + 1):
-        with pytest.raises(ConfigurationError, match=f"levels {low} to {high}"):
-            codec(name, level)
-
-
-@pytest.mark.parametrize("name", ["null", "snappy"])
-def test_a_level_for_a_codec_without_levels_is_refused(name: str) -> None:
-    assert Codec(name) == codec(name)
-    with pytest.raises(ConfigurationError, match="no levels"):
-        codec(name, 1)
 
 
 def test_an_unknown_codec_is_refused_with_the_nearest_name() -> None:
