@@ -10,6 +10,7 @@ of it in memory, and a look-up takes an eighth of the time. The form `auto` does
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -28,12 +29,13 @@ from adjunct_store.host.directories import KnownDirectories
 from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from typing import Self
 
     from adjunct_store.encoding.schema import StoreSchema
-    from adjunct_store.forms.partitions import OnDamage, PartitionDirectories
+    from adjunct_store.forms.partitions import OnDamage
+    from adjunct_store.host.directories import PartitionDirectories
     from adjunct_store.metrics import StoreMetrics
 
 Form: TypeAlias = Literal["auto", "rocksdb", "memory"]
@@ -52,19 +54,23 @@ _WHAT = "values of an adjunct store"
 class View:
     """One version of a store, read-only. A context manager. Not for a forked child, and not thread-safe.
 
-    directories: gives the directory of a partition, when the first key of it is looked up; None if it has no entries.
+    directories: of the partitions that have entries, or what gives them when the first key of one is looked up.
+    metrics: count look-ups there. on_damage: is called before an error of a damaged file is raised.
     `ConfigurationError` for keys of other types than the store's, `CorruptError` if a file is damaged.
     """
 
     def __init__(
         self,
-        directories: PartitionDirectories,
+        directories: Mapping[int, Path] | PartitionDirectories,
         schema: StoreSchema,
         form: Form = "rocksdb",
         metrics: StoreMetrics | None = None,
         on_damage: OnDamage = lambda _, __: None,
     ) -> None:
-        check_form(form)
+        if form not in FORMS:
+            raise ConfigurationError(f"Argument form: {form!r} is not possible. Give auto, rocksdb or memory.")
+        if isinstance(directories, Mapping):
+            directories = KnownDirectories(directories)
         self.schema, self._metrics = schema, metrics
         self._partitions = PartitionDatabases(directories, schema.partitions, on_damage)
         self._find = _LOOKUPS[form](self._partitions, schema)
@@ -149,12 +155,6 @@ class View:
         return zip(zip(*keys, strict=True), values, strict=True)
 
 
-def check_form(form: str) -> None:
-    """`ConfigurationError` for an unknown form."""
-    if form not in FORMS:
-        raise ConfigurationError(f"Argument form: {form!r} is not possible. Give auto, rocksdb or memory.")
-
-
 def _in_python(column: pa.Array) -> list[Any]:
     try:
         found: list[Any] = column.to_pylist()
@@ -188,19 +188,3 @@ def _after(prefix: bytes) -> bytes | None:
     """The lowest bytes above all that begin with the prefix."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
-
-
-def open_view(
-    directories: Mapping[int, Path] | PartitionDirectories,
-    schema: StoreSchema,
-    form: Form = "rocksdb",
-    metrics: StoreMetrics | None = None,
-    on_damage: OnDamage = lambda _, __: None,
-) -> View:
-    """A view of partitions whose directories are known, or are given by a function when they are needed.
-
-    metrics: count look-ups there. on_damage: is called before an error of a damaged file is raised.
-    """
-    if not callable(directories):
-        directories = KnownDirectories(directories)
-    return View(directories, schema, form, metrics, on_damage)

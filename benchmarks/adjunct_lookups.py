@@ -21,7 +21,7 @@ from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.versions.pins import pin_version
-from adjunct_store.view import open_view
+from adjunct_store.view import View
 from benchmarks.peak import peak
 from benchmarks.report import Report
 from benchmarks.rounds import seconds
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from adjunct_store.view import View
     from benchmarks.adjunct_tables import Tables
 
 MOST_KEYS = 2_000_000
@@ -82,7 +81,7 @@ def _first_value(tables: Tables, cache: str) -> None:
     version, generation = pin_version(container, store, f"visibility-{time.monotonic_ns()}", 0)
     schema = StoreSchema.from_json(generation.schema)
     directories = LazyDirectories(HostCache(container, store, tables.folder / cache), version)
-    with open_view(directories, schema) as view:
+    with View(directories, schema) as view:
         found = view.lookup(pa.record_batch({"key": pa.array(range(1_000), pa.int64())}))
     directories.close()
     if found.null_count:
@@ -138,7 +137,7 @@ def _figures(view: View, key: str, keys: int) -> Iterator[tuple[str, float]]:
 def main(directory: str, key: str, form: Any, keys: str) -> None:
     """The measured process: print the figures as JSON."""
     before = peak()
-    with open_view({0: Path(directory)}, schema_of(key), form) as view:
+    with View({0: Path(directory)}, schema_of(key), form) as view:
         figures = dict(_figures(view, key, int(keys)))
     print(json.dumps({**figures, "before": before, "peak": peak()}))
 

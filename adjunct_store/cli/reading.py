@@ -12,7 +12,7 @@ from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.versions import pin as pin_json
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import MANIFEST, StoreNames
-from adjunct_store.view import View, open_view
+from adjunct_store.view import View
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import concurrent_map
 
@@ -124,7 +124,7 @@ def opened(
     directories = LazyDirectories(HostCache(container, store, cache_dir), version)
     schema = StoreSchema.from_json(generation.schema)
     try:
-        with open_view(directories, schema, on_damage=lambda partition, _: directories.discard(partition)) as view:
+        with View(directories, schema, on_damage=lambda partition, _: directories.discard(partition)) as view:
             yield view
     finally:
         directories.close()

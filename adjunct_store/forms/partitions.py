@@ -6,7 +6,7 @@ import heapq
 import os
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from adjunct_store.engine.entry import AFTER_DATA, DATA, POSITION_KEY, PartitionProgress
 from adjunct_store.engine.rocks import Database, RawBytes
@@ -17,25 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from adjunct_store.engine.rocks import Entry
-    from adjunct_store.host.directories import PartitionDirectory
+    from adjunct_store.host.directories import PartitionDirectories, PartitionDirectory
 
 _MERGED_AT_ONCE = 1_000
 OnDamage: TypeAlias = "Callable[[int, CorruptError], object]"
 """Is called with the partition before the error of a damaged file in its directory is raised."""
-
-
-class PartitionDirectories(Protocol):
-    """Where the partitions of a version are on this host."""
-
-    def __call__(self, partition: int) -> PartitionDirectory | None:
-        """The directory of a partition; None if it was never written."""
-
-    def fetch(self, partitions: Iterable[int]) -> None:
-        """Fetch several that will be asked for, at the same time."""
-
-    @property
-    def keys(self) -> KeyCounts | None:
-        """How many all partitions have, as published; None if that is not known."""
 
 
 class PartitionDatabases:
@@ -113,7 +99,7 @@ class PartitionDatabases:
         """That of a partition. `CorruptError` if it cannot be opened since a file is damaged or missing."""
         self._check_process()
         if partition not in self._open:
-            directory = self._directories(partition)
+            directory = self._directories.directory(partition)
             if directory is None:
                 self._open[partition] = None
             else:

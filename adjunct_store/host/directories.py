@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from foundation.errors import ConfigurationError, CorruptError
 from foundation.parallel import concurrent_map
@@ -35,35 +35,46 @@ class PartitionDirectory:
     batch: int | None = None
 
 
+class PartitionDirectories(Protocol):
+    """Where the partitions of a version are on this host."""
+
+    def directory(self, partition: int) -> PartitionDirectory | None:
+        """The directory of a partition; None if it was never written."""
+
+    def fetch(self, partitions: Iterable[int]) -> None:
+        """Fetch several that will be asked for, at the same time."""
+
+    @property
+    def keys(self) -> KeyCounts | None:
+        """How many all partitions have, as published; None if the caller has to count them."""
+
+
+@dataclass(frozen=True)
 class KnownDirectories:
-    """Directories that are there."""
+    """Directories that are there, by partition."""
 
-    def __init__(self, paths: Mapping[int, Path]) -> None:
-        self._paths = paths
+    paths: Mapping[int, Path]
+    keys: KeyCounts | None = None
 
-    def __call__(self, partition: int) -> PartitionDirectory | None:
-        """None for a partition that was never written."""
-        path = self._paths.get(partition)
+    def directory(self, partition: int) -> PartitionDirectory | None:
+        """The directory of a partition; None if it was never written."""
+        path = self.paths.get(partition)
         return None if path is None else PartitionDirectory(path)
 
     def fetch(self, partitions: Iterable[int]) -> None:
-        """Nothing is fetched."""
-
-    @property
-    def keys(self) -> None:
-        """They are counted."""
+        """Does nothing: the directories are there."""
 
 
 class LazyDirectories:
-    """Gives the directory of a version's partition, which is fetched when it is first asked for."""
+    """The directories of a version's partitions, each fetched when it is first asked for."""
 
     def __init__(self, cache: HostCache, version: Version) -> None:
         self._cache, self._version = cache, version
         self._leases: dict[int, HeldDirectory] = {}
         self._closed = self._damaged = False
 
-    def __call__(self, partition: int) -> PartitionDirectory | None:
-        """None for a partition that was never written.
+    def directory(self, partition: int) -> PartitionDirectory | None:
+        """The directory of a partition; None if it was never written.
 
         After `discard` a `CorruptError`, after `close` a `ConfigurationError`: open the version again.
         """
@@ -110,7 +121,7 @@ class LazyDirectories:
         self._leases.clear()
 
     def discard(self, partition: int) -> None:
-        """Have a damaged one fetched again by who opens the version next, and let go of the others."""
+        """Mark a partition as damaged, so that the next reader of the version fetches it again, and release all."""
         self._damaged = True
         damaged = self._leases.pop(partition, None)
         self.close()

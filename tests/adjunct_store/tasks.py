@@ -15,7 +15,7 @@ from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.spark.filling.partition_writer import PartitionReport, PartitionWriter
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.versions.transitions import Publication
-from adjunct_store.view import open_view
+from adjunct_store.view import View
 from azure_account.location import Location
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def read(location: Location, reader: str, batch: int, cache_dir: Path, *, thread
     cache = HostCache(container, location.path, cache_dir, threads=threads)
     directories = LazyDirectories(cache, version)
     try:
-        with open_view(directories, StoreSchema.from_json(generation.schema)) as view:
+        with View(directories, StoreSchema.from_json(generation.schema)) as view:
             content = {key: value for (key,), value in view.scan()}
             assert content == dict(zip(content, view.get_many([(key,) for key in content]), strict=True))
             assert view.entries == len(content) == version.entries

@@ -17,7 +17,7 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.spark.filling import partition_writer
 from adjunct_store.spark.filling.partition_writer import KeyedRows
-from adjunct_store.view import open_view
+from adjunct_store.view import View
 from foundation.errors import ConfigurationError
 from tests.histories.mutants import edited
 
@@ -87,7 +87,7 @@ def contents(batches: list[list[Row]], *, ordered: bool, ties: bool = True, piec
             for number, rows in enumerate(batches):
                 given = task_rows(rows, ordered=ordered, ties=ties, pieces=pieces)
                 store.apply(KeyedRows(given, 0, schema, stop_at_null=True), PartitionProgress("planes", number))
-        with open_view({0: Path(folder) / "p"}, schema) as view:
+        with View({0: Path(folder) / "p"}, schema) as view:
             return {key: value["seats"] for (key,), value in view.scan()}
 
 

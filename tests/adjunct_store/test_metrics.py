@@ -84,7 +84,7 @@ def test_a_fetch_counts_what_was_downloaded_and_what_the_host_had_once(
     sizes = []
     for version in (first, second, second):
         directories = LazyDirectories(cache, version)
-        directory = directories(0)
+        directory = directories.directory(0)
         assert directory is not None
         sizes.append(sum(path.stat().st_size for path in directory.path.iterdir()))
         directories.close()

@@ -19,7 +19,7 @@ from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.forms import memory
 from adjunct_store.host.directories import KnownDirectories, PartitionDirectory
-from adjunct_store.view import FORMS, Form, open_view
+from adjunct_store.view import FORMS, Form, View
 from foundation.errors import ConfigurationError, CorruptError
 from tests.adjunct_store.changes import AIRPORTS, ORDERED, batch_of, named
 
@@ -27,7 +27,7 @@ from tests.adjunct_store.changes import AIRPORTS, ORDERED, batch_of, named
 def test_a_view_cannot_write_and_sees_the_store_as_it_was_opened(tmp_path: Path) -> None:
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
         store.apply([batch_of(AIRPORTS, [("A", named("a"))])], PartitionProgress("s", 0))
-        with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+        with View({0: tmp_path / "p"}, AIRPORTS) as view:
             assert named("a") == view.get("A")
             store.apply([batch_of(AIRPORTS, [("A", named("b"))])], PartitionProgress("s", 1))
             assert named("a") == view.get("A")
@@ -45,20 +45,20 @@ def test_damage_is_an_error_and_no_missing_row(tmp_path: Path) -> None:
     data = bytearray(largest.read_bytes())
     data[len(data) // 2] ^= 0xFF
     largest.write_bytes(data)
-    with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+    with View({0: tmp_path / "p"}, AIRPORTS) as view:
         with pytest.raises(CorruptError, match="read store .*orruption"):
             list(view.scan())
         with pytest.raises(CorruptError):
             view.get_many([(key,) for key, _ in rows])
     largest.unlink()
-    with pytest.raises(CorruptError), open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+    with pytest.raises(CorruptError), View({0: tmp_path / "p"}, AIRPORTS) as view:
         view.get("000001")
 
 
 def test_a_forked_child_is_refused_instead_of_hanging(tmp_path: Path) -> None:
     with PartitionStore(tmp_path / "p", AIRPORTS) as store:
         store.apply([batch_of(AIRPORTS, [("A", named("a"))])], PartitionProgress("s", 0))
-    with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+    with View({0: tmp_path / "p"}, AIRPORTS) as view:
         assert named("a") == view.get("A")
         child = os.fork()
         if not child:
@@ -71,13 +71,13 @@ def test_a_forked_child_is_refused_instead_of_hanging(tmp_path: Path) -> None:
 
 
 def test_keys_of_another_type_are_refused(tmp_path: Path) -> None:
-    with open_view({0: tmp_path / "none"}, AIRPORTS) as view:
+    with View({0: tmp_path / "none"}, AIRPORTS) as view:
         with pytest.raises(ConfigurationError, match="'faa' of the store has type string; int64 is looked up"):
             view.lookup(pa.record_batch({"k": pa.array([1])}))
         with pytest.raises(ConfigurationError, match="2 columns are looked up"):
             view.lookup(pa.record_batch({"k": ["a"], "l": ["b"]}))
     with pytest.raises(ConfigurationError, match="Argument form: 'lmdb' is not possible. Give auto, rocksdb or memory"):
-        open_view({}, AIRPORTS, "lmdb")  # type: ignore[arg-type]
+        View({}, AIRPORTS, "lmdb")  # type: ignore[arg-type]
 
 
 def test_a_store_of_several_partitions_is_read_as_one(tmp_path: Path) -> None:
@@ -92,11 +92,11 @@ def test_a_store_of_several_partitions_is_read_as_one(tmp_path: Path) -> None:
     asked: list[int] = []
 
     class Asked(KnownDirectories):
-        def __call__(self, partition: int) -> PartitionDirectory | None:
+        def directory(self, partition: int) -> PartitionDirectory | None:
             asked.append(partition)
-            return super().__call__(partition)
+            return super().directory(partition)
 
-    with open_view(Asked({partition: tmp_path / str(partition) for partition in by_partition}), schema) as view:
+    with View(Asked({partition: tmp_path / str(partition) for partition in by_partition}), schema) as view:
         key = by_partition[2][0][0]
         assert {"v": -key} == view.get(key)
         assert [2] == asked
@@ -138,7 +138,7 @@ def test_composite_keys_are_found_and_scanned_in_their_order(
     directories, there = flights
     ordered = sorted(there, key=lambda key: (key[0].encode(), *key[1:]))
     day = dt.date(1969, 12, 31)
-    with open_view(directories, FLIGHTS, form) as view:
+    with View(directories, FLIGHTS, form) as view:
         assert [(key, there[key]) for key in ordered] == list(view.scan())
         assert [key for key in ordered if key[0] == "A"] == [key for key, _ in view.scan(("A",), ("A\x00",))]
         assert [key for key in ordered if key[:2] == ("AA", day)] == [key for key, _ in view.prefix("AA", day)]
@@ -159,9 +159,9 @@ def test_what_is_not_there_is_null(tmp_path: Path, schema: StoreSchema, form: Fo
     given: list[list[str | None]] = [[], ["Z"], [None], ["A"], ["A", None, "B", "Z", "A"]]
     three = replace(schema, partitions=3)
     with (
-        open_view({0: tmp_path / "p"}, schema, form) as view,
-        open_view({}, schema, form) as empty,
-        open_view({}, three, form) as empties,
+        View({0: tmp_path / "p"}, schema, form) as view,
+        View({}, schema, form) as empty,
+        View({}, three, form) as empties,
     ):
         for keys in given:
             column = pa.array(keys, pa.string())
@@ -186,7 +186,7 @@ def test_integers_of_a_narrower_type_and_slices_are_looked_up(tmp_path: Path, fo
             [batch_of(schema, [(key, {"v": str(key)}) for key in range(-5_000, 5_000)])], PartitionProgress("s", 0)
         )
     keys = pa.record_batch({"k": pa.array([7, -3, 9_999, -3, 4_999], pa.int16())})
-    with open_view({0: tmp_path / "p"}, schema, form) as view:
+    with View({0: tmp_path / "p"}, schema, form) as view:
         assert [None, {"v": "-3"}, {"v": "4999"}] == view.lookup(keys.slice(2)).to_pylist()
         everything = pa.record_batch({"k": pa.array(range(5_000, -5_002, -1))})
         expected = [None, *({"v": str(key)} for key in range(4_999, -5_001, -1)), None]
@@ -199,7 +199,7 @@ def test_times_that_python_does_not_have_are_looked_up_and_named(tmp_path: Path)
         last = pa.array([253_402_329_599_000_000]).cast(pa.timestamp("us", "UTC"))  # of 9999 in Los Angeles
         value = pa.StructArray.from_arrays([last], ["until"])
         store.apply([pa.record_batch({"k": [1], "value": value})], PartitionProgress("s", 0))
-    with open_view({0: tmp_path / "p"}, schema) as view:
+    with View({0: tmp_path / "p"}, schema) as view:
         assert value.equals(view.lookup(pa.record_batch({"k": [1]})))
         for reads in (lambda: view.get(1), lambda: list(view.scan())):
             with pytest.raises(ConfigurationError, match="years 1 to 9999.*Use lookup or join"):
@@ -207,7 +207,7 @@ def test_times_that_python_does_not_have_are_looked_up_and_named(tmp_path: Path)
 
 
 def test_keys_in_another_order_than_the_stores_are_refused(tmp_path: Path) -> None:
-    with open_view({}, FLIGHTS) as view:
+    with View({}, FLIGHTS) as view:
         day = dt.date(2026, 1, 1)
         swapped = pa.record_batch({"number": pa.array([1], pa.int16()), "day": [day], "carrier": ["A"]})
         with pytest.raises(ConfigurationError, match="Columns number, day, carrier are looked up; give them in"):
@@ -222,7 +222,7 @@ def test_a_store_that_is_too_large_for_memory_says_so(tmp_path: Path, monkeypatc
     def overflow(*_: Any) -> Any:
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
 
-    with open_view({0: tmp_path / "p"}, AIRPORTS, "memory") as view:
+    with View({0: tmp_path / "p"}, AIRPORTS, "memory") as view:
         monkeypatch.setattr(memory, "decode_values", overflow)
         with pytest.raises(ConfigurationError, match="too large for the form memory: offset overflow.* form rocksdb"):
             view.get("A")
@@ -233,14 +233,14 @@ import sys
 import pyarrow as pa
 import adjunct_store.spark.reading.join
 from adjunct_store.encoding.schema import StoreSchema
-from adjunct_store.view import open_view
+from adjunct_store.view import View
 from pathlib import Path
 
 folder, form = Path(sys.argv[1]), sys.argv[2]
 asked = pa.ipc.open_stream(folder / "asked").read_next_batch()
 values = pa.ipc.read_schema(pa.OSFile(str(folder / "values")))
 schema = StoreSchema(asked.schema, values, partitions=3)
-with open_view({each: folder / str(each) for each in range(3)}, schema, form) as view:
+with View({each: folder / str(each) for each in range(3)}, schema, form) as view:
     print(view.lookup(asked).field("v").to_pylist(), "pandas" in sys.modules)
 """
 

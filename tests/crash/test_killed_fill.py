@@ -15,7 +15,7 @@ from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
-from adjunct_store.view import open_view
+from adjunct_store.view import View
 from azure_account.location import Location
 from state_backup import plan_sweep
 from tests.crash.fill_job import STORE
@@ -48,7 +48,7 @@ def content_of(container: BlobContainer, version: Version, manifest: Manifest, c
     generation = manifest.generation(version.generation)
     assert generation is not None
     directories = LazyDirectories(HostCache(container, STORE, cache), version)
-    with open_view(directories, StoreSchema.from_json(generation.schema)) as view:
+    with View(directories, StoreSchema.from_json(generation.schema)) as view:
         found = {str(key[0]): value for key, value in view.scan()}
     directories.close()
     return found

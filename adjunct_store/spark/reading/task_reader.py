@@ -23,7 +23,7 @@ from adjunct_store.host.cache import HostCache
 from adjunct_store.host.directories import LazyDirectories
 from adjunct_store.metrics import StoreMetrics
 from adjunct_store.versions.pins import Pinning, ReaderId, reader_of
-from adjunct_store.view import Form, View, open_view
+from adjunct_store.view import Form, View
 from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.worker_modules import keep_modules
@@ -205,7 +205,7 @@ def _open(store: StoreReadSpec, version: Version, generation: Generation) -> _Op
         metrics = StoreMetrics(store.location.container, store.location.path)
         schema = StoreSchema.from_json(generation.schema)
         keep_modules()
-        view = open_view(directories, schema, store.form, metrics, partial(_discard, key, directories))
+        view = View(directories, schema, store.form, metrics, partial(_discard, key, directories))
         found = _opened[key] = _OpenVersion(view, directories, metrics, reader, turn)
         text = "store %s: version %d is opened, with %d entries"
         logger.info(text, store.location.path, version.number, version.entries)

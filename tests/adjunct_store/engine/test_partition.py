@@ -23,7 +23,7 @@ from adjunct_store.encoding.schema import StoreSchema
 from adjunct_store.engine import ApplyResult, PartitionProgress, PartitionStore
 from adjunct_store.engine import changes as changes_module
 from adjunct_store.engine.rocks import Database
-from adjunct_store.view import FORMS, View, open_view
+from adjunct_store.view import FORMS, View
 from foundation.errors import ConfigurationError
 from tests.adjunct_store.changes import AIRPORTS, ORDERED, batch_of, named
 
@@ -133,7 +133,7 @@ def test_a_store_is_what_a_dictionary_would_be(
         for number, run in enumerate([*given_runs, *given_runs[-1:]]):
             assert model.apply(run.changes) == apply(folder, schema, run, number)
         for form in FORMS if given_runs else ():
-            with open_view({0: folder / "p"}, schema, form) as view:
+            with View({0: folder / "p"}, schema, form) as view:
                 check(view, model)
         seen.update(model.seen)
 
@@ -183,7 +183,7 @@ def test_a_timestamp_order_decides_and_equal_orders_in_two_batches_take_the_newe
             [batch_of(ORDERED, [("A", named("c"), 5), ("B", named("d"), 4)])], PartitionProgress("s", 1)
         )
     assert ApplyResult(entries=2, upserts=1, ignored_older=1) == applied
-    with open_view({0: tmp_path / "p"}, ORDERED) as view:
+    with View({0: tmp_path / "p"}, ORDERED) as view:
         assert [named("c"), named("b")] == view.get_many([("A",), ("B",)])
 
 
@@ -230,7 +230,7 @@ def test_a_full_disk_is_a_configuration_error_and_the_partition_is_as_before(tmp
     program = [sys.executable, "-c", _FULL_DISK, str(tmp_path / "p")]
     outputs = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     assert ["ConfigurationError: write", "ConfigurationError: write", "0"] == outputs
-    with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+    with View({0: tmp_path / "p"}, AIRPORTS) as view:
         assert [(("A",), named("a"))] == list(view.scan())
 
 
@@ -259,7 +259,7 @@ def test_a_compaction_that_finds_the_disk_full_is_a_configuration_error(tmp_path
     program = [sys.executable, "-c", f"import resource\n{limited}\n{_BATCHES}", str(tmp_path / "p")]
     outputs = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     assert "close: ConfigurationError" == outputs[-1]
-    with open_view({0: tmp_path / "p"}, AIRPORTS) as view:
+    with View({0: tmp_path / "p"}, AIRPORTS) as view:
         assert outputs.count("applied") * 700 == len(list(view.scan()))
 
 
@@ -317,7 +317,7 @@ def test_a_checkpoint_has_what_was_applied_and_is_gone_after_its_block(tmp_path:
         store.apply([batch_of(AIRPORTS, [("A", named("a"))])], PartitionProgress("s", 3))
         with store.checkpoint() as directory:
             store.apply([batch_of(AIRPORTS, [("A", None)])], PartitionProgress("s", 4))
-            with open_view({0: directory}, AIRPORTS) as view:
+            with View({0: directory}, AIRPORTS) as view:
                 assert (1, named("a")) == (view.entries, view.get("A"))
             assert PartitionProgress("s", 4, entries=0) == store.position
         assert not directory.exists()
@@ -358,7 +358,7 @@ def test_a_process_killed_at_any_moment_leaves_whole_runs_with_their_position(tm
         if position is None:
             continue
         number = position.batch + 1
-        with open_view({0: tmp_path / "p"}, ORDERED) as view:
+        with View({0: tmp_path / "p"}, ORDERED) as view:
             assert {position.batch} == {value["alt"] for _, value in view.scan()}
             assert 30_000 == position.entries
         if amid >= 4 and number >= 3:

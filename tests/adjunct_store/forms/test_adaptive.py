@@ -26,14 +26,8 @@ SCHEMA = StoreSchema(pa.schema([("k", pa.int64())]), VALUES, 3)
 PARTS = 200
 
 
-class Published(KnownDirectories):
-    """Directories of a version of the manifest, which says how many keys there are."""
-
-    keys = KeyCounts(ENTRIES, 0)  # type: ignore[assignment]
-
-
 @pytest.fixture
-def directories(tmp_path: Path) -> Published:
+def directories(tmp_path: Path) -> KnownDirectories:
     every = pa.record_batch({"k": pa.array(range(ENTRIES), pa.int64())})
     where = partition_of(every, 3).tolist()
     for partition in range(3):
@@ -42,7 +36,8 @@ def directories(tmp_path: Path) -> Published:
         ]
         with PartitionStore(tmp_path / str(partition), SCHEMA) as store:
             store.apply([batch_of(SCHEMA, rows)], PartitionProgress("s", 0))
-    return Published({partition: tmp_path / str(partition) for partition in range(3)})
+    paths = {partition: tmp_path / str(partition) for partition in range(3)}
+    return KnownDirectories(paths, KeyCounts(ENTRIES, 0))
 
 
 def keys(count: int, first: int = 0) -> pa.RecordBatch:
@@ -53,7 +48,7 @@ def opened(partitions: PartitionDatabases) -> int:
     return len(partitions._open)
 
 
-def test_enough_look_ups_read_all_into_memory_and_find_the_same(directories: Published) -> None:
+def test_enough_look_ups_read_all_into_memory_and_find_the_same(directories: KnownDirectories) -> None:
     partitions = PartitionDatabases(directories, 3)
     find, disk = AdaptiveLookup(partitions, SCHEMA), RocksDbLookup(PartitionDatabases(directories, 3), SCHEMA)
     few = int(ROWS_PER_KEY * ENTRIES) - 1
@@ -68,7 +63,7 @@ def test_enough_look_ups_read_all_into_memory_and_find_the_same(directories: Pub
 
 @pytest.mark.parametrize("first", [0, ENTRIES], ids=["hits", "misses"])
 def test_one_look_up_of_many_rows_is_in_memory_at_once(
-    directories: Published, first: int, monkeypatch: pytest.MonkeyPatch
+    directories: KnownDirectories, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("RocksDB was asked")
@@ -79,7 +74,7 @@ def test_one_look_up_of_many_rows_is_in_memory_at_once(
     assert (ENTRIES if first else 0) == find(keys(ENTRIES, first)).null_count
 
 
-def test_a_store_with_too_many_entries_stays_on_disk_and_is_not_fetched_for_that(directories: Published) -> None:
+def test_a_store_with_too_many_entries_stays_on_disk_and_is_not_fetched_for_that(directories: KnownDirectories) -> None:
     partitions = PartitionDatabases(directories, 3)
     find = AdaptiveLookup(partitions, SCHEMA, ArrayBudget(50 * ENTRIES))
     one = keys(ENTRIES).filter(pa.array(partition_of(keys(ENTRIES), 3) == 1))
@@ -91,7 +86,7 @@ def test_a_store_with_too_many_entries_stays_on_disk_and_is_not_fetched_for_that
 
 
 def test_a_store_with_large_values_stays_on_disk_by_what_they_take_before_compression(
-    directories: Published, tmp_path: Path
+    directories: KnownDirectories, tmp_path: Path
 ) -> None:
     """Lists of the same few numbers are far smaller on disk, and up to eight times as large in Arrow as in Avro."""
     stored = sum(path.stat().st_size for path in tmp_path.rglob("*.sst"))
@@ -105,8 +100,8 @@ def test_a_store_with_large_values_stays_on_disk_by_what_they_take_before_compre
             assert isinstance(find._find, form)
 
 
-def test_without_a_manifest_entries_are_counted(directories: Published) -> None:
-    known = KnownDirectories(directories._paths)
+def test_without_a_manifest_entries_are_counted(directories: KnownDirectories) -> None:
+    known = KnownDirectories(directories.paths)
     find = AdaptiveLookup(PartitionDatabases(known, 3), SCHEMA)
     find(keys(1))
     assert isinstance(find._find, RocksDbLookup)
@@ -134,7 +129,7 @@ def test_deleted_keys_count_as_keys_to_be_read(tmp_path: Path) -> None:
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["look up", "look up", "close"])), max_size=25))
 def test_the_arrays_of_all_views_of_a_process_stay_within_one_budget(
-    directories: Published, steps: list[tuple[int, str]]
+    directories: KnownDirectories, steps: list[tuple[int, str]]
 ) -> None:
     """Room for two stores: a third one stays on disk until one of them is closed, and finds the same."""
     one = ArrayBudget(1 << 30)

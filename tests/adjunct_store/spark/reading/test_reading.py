@@ -15,7 +15,7 @@ from adjunct_store.engine import PartitionProgress, PartitionStore
 from adjunct_store.spark.reading import join as join_module
 from adjunct_store.spark.reading.join import Joiner, gathered
 from adjunct_store.spark.reading.lookup import _looker
-from adjunct_store.view import FORMS, Form, View, open_view
+from adjunct_store.view import FORMS, Form, View
 from foundation.errors import ConfigurationError
 from tests.adjunct_store.changes import batch_of as changes_of
 
@@ -75,7 +75,7 @@ def test_rows_are_joined_in_pieces_that_find_no_more_than_the_bytes_of_one(
     rows = [(key, {"text": value}) for key, value in values.items()]
     asked = [None, *range(2_000), *[8] * 10, 7, None, 7]
     expected = [(key, values.get(key)) for key in asked if not inner or key in values]
-    with open_view({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS, form) as view:
+    with View({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS, form) as view:
         joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED, "inner" if inner else "left")  # type: ignore[arg-type]
         pieces = list(joiner.join([pa.record_batch({"id": pa.array(asked, pa.int64())})]))
     assert expected == [tuple(row.values()) for piece in pieces for row in piece.to_pylist()]
@@ -94,7 +94,7 @@ def test_many_columns_are_joined_in_pieces_though_their_values_are_small(
     wide = StoreSchema(TEXTS.keys, pa.schema([(name, pa.int64()) for name in names]), partitions=1)
     monkeypatch.setattr(join_module, "BYTES_FOUND", 1 << 20)
     out = pa.schema([("id", pa.int64()), ("c7", pa.int64())])
-    with open_view({0: stored(tmp_path / "p", wide, (0, dict.fromkeys(names, 1)))}, wide, form) as view:
+    with View({0: stored(tmp_path / "p", wide, (0, dict.fromkeys(names, 1)))}, wide, form) as view:
         joiner = Joiner(OneView(view), wide.keys, [0], pa.schema([wide.values.field("c7")]), out)  # type: ignore[arg-type]
         asked = pa.record_batch({"id": pa.array([first] * 20_000)})
         pieces = [piece.num_rows for piece in joiner.join([asked])]
@@ -109,7 +109,7 @@ def test_lists_of_small_numbers_are_joined_in_pieces_of_what_arrow_takes(
     lists = StoreSchema(TEXTS.keys, pa.schema([("list", pa.list_(pa.int64()))]), partitions=1)
     monkeypatch.setattr(join_module, "BYTES_FOUND", 1 << 20)
     out = pa.schema([("id", pa.int64()), ("list", pa.list_(pa.int64()))])
-    with open_view({0: stored(tmp_path / "p", lists, (0, {"list": [1] * 1_000}))}, lists, form) as view:
+    with View({0: stored(tmp_path / "p", lists, (0, {"list": [1] * 1_000}))}, lists, form) as view:
         joiner = Joiner(OneView(view), lists.keys, [0], lists.values, out)  # type: ignore[arg-type]
         pieces = list(joiner.join([pa.record_batch({"id": pa.array([0] * 2_000)})]))
     assert 2_000 == sum(piece.num_rows for piece in pieces)
@@ -122,7 +122,7 @@ def test_after_large_values_pieces_grow_again_and_many_small_batches_change_noth
     monkeypatch.setattr(join_module, "BYTES_FOUND", 100_000)
     monkeypatch.setattr(join_module, "ROWS_AT_ONCE", 1_000)
     rows = [(0, {"text": "x" * 10_000}), (1, {"text": "y"})]
-    with open_view({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS) as view:
+    with View({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS) as view:
         joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED)  # type: ignore[arg-type]
         asked = [pa.record_batch({"id": pa.array([0] * 100)}), *[pa.record_batch({"id": pa.array([1] * 1_000)})] * 500]
         pieces = [piece.num_rows for piece in joiner.join(asked)]
@@ -134,7 +134,7 @@ def test_after_large_values_pieces_grow_again_and_many_small_batches_change_noth
 def test_more_text_than_a_column_can_hold_is_joined(tmp_path: Path) -> None:
     """Arrow's strings have 2 GiB in a batch; 500,000 rows that find 6 kB each have 3 GB."""
     rows = [(key, {"text": str(key) * 6_000}) for key in range(10)]
-    with open_view({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS) as view:
+    with View({0: stored(tmp_path / "p", TEXTS, *rows)}, TEXTS) as view:
         joiner = Joiner(OneView(view), TEXTS.keys, [0], TEXTS.values, JOINED)  # type: ignore[arg-type]
         asked = pa.record_batch({"id": pa.array([key % 10 for key in range(500_000)])})
         count = 0
@@ -152,7 +152,7 @@ PAIRS = StoreSchema(
 
 def test_a_store_that_was_made_anew_with_other_keys_is_refused(tmp_path: Path) -> None:
     planned = pa.schema([("origin", pa.string()), ("dest", pa.string())])
-    with open_view({0: stored(tmp_path / "p", PAIRS, ("LAX", "JFK", {"km": 1}))}, PAIRS) as view:
+    with View({0: stored(tmp_path / "p", PAIRS, ("LAX", "JFK", {"km": 1}))}, PAIRS) as view:
         out = pa.schema([*planned, ("km", pa.int64())])
         joiner = Joiner(OneView(view), planned, [0, 1], PAIRS.values, out)  # type: ignore[arg-type]
         find = _looker(OneView(view), planned, PAIRS.values)  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ def test_a_store_that_was_made_anew_with_other_keys_is_refused(tmp_path: Path) -
 
 @pytest.mark.parametrize("column", [["7"], [7.0], [True]])
 def test_lookup_converts_no_column_to_another_type(tmp_path: Path, column: list[Any]) -> None:
-    with open_view({0: stored(tmp_path / "p", TEXTS, (7, {"text": "seven"}))}, TEXTS) as view:
+    with View({0: stored(tmp_path / "p", TEXTS, (7, {"text": "seven"}))}, TEXTS) as view:
         find = _looker(OneView(view), TEXTS.keys, TEXTS.values)  # type: ignore[arg-type]
         assert [{"text": "seven"}] == find(pa.array([7], pa.int16())).to_pylist()
         with pytest.raises(ConfigurationError, match=r"Key column 'id' of the store has type int64.*Cast it"):
@@ -173,7 +173,7 @@ def test_lookup_converts_no_column_to_another_type(tmp_path: Path, column: list[
 
 
 def test_lookup_gives_no_value_of_another_type_than_was_planned(tmp_path: Path) -> None:
-    with open_view({0: stored(tmp_path / "p", TEXTS, (7, {"text": "7"}))}, TEXTS) as view:
+    with View({0: stored(tmp_path / "p", TEXTS, (7, {"text": "7"}))}, TEXTS) as view:
         for planned in (pa.schema([("text", pa.int64())]), pa.schema([("text", pa.string()), ("more", pa.string())])):
             with pytest.raises(ConfigurationError, match="when the query started, and is .*rebuilt"):
                 _looker(OneView(view), TEXTS.keys, planned)(pa.array([7]))  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def test_a_time_in_a_struct_that_is_null_is_joined_and_looked_up_in_sparks_unit(
     value = {"t": time(1, 2, 3, 4), "s": [{}, None]}
     rows = [(7, {"at": value}), (8, {"at": None})]
     out = pa.schema([("id", pa.int64()), ("at", shape("ns"))])
-    with open_view({0: stored(tmp_path / "p", times, *rows)}, times, form) as view:
+    with View({0: stored(tmp_path / "p", times, *rows)}, times, form) as view:
         joiner = Joiner(OneView(view), times.keys, [0], times.values, out)  # type: ignore[arg-type]
         (joined,) = joiner.join([pa.record_batch({"id": pa.array([7, 8, 9])})])
         assert (out, [value, None, None]) == (joined.schema, joined.column(1).to_pylist())
