@@ -22,8 +22,8 @@ from azureblob_source.log.publish import drop_staged_blocks, still_there
 from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.roll_forward import publish_committed
 from azureblob_source.log.status import newest_batch_entry
-from azureblob_source.read.publication import not_visible
 from azureblob_source.read.snapshot import writer_schemas
+from azureblob_source.read.waiting import not_visible
 from azureblob_source.write.schema_evolution import Refusal, read_as
 from foundation.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, TypeVar
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.published import first_unpublished, last_published
 from azureblob_source.options import EARLIEST, LATEST
-from azureblob_source.read.publication import PublicationWait, not_visible
 from azureblob_source.read.snapshot import writer_schema
+from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConflictError, NotFoundError
 

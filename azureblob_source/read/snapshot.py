@@ -20,7 +20,7 @@ from azureblob_source.log.published import first_unpublished
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
-from azureblob_source.read.publication import PublicationWait, not_visible
+from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import concurrent_map

@@ -49,7 +49,7 @@ def test_any_reads_that_go_forward_give_the_blobs_bytes(found: list[tuple[int, i
                 assert min(start + size, len(DATA)) == end
                 if start <= end:
                     assert DATA[start:end] == source.read(start, end)
-        assert 0 == ahead.fetcher.charged
+        assert 0 == ahead.charged
 
 
 @given(st.lists(st.binary(max_size=3000), min_size=1, max_size=4), reads)

@@ -312,9 +312,9 @@ def test_bytes_are_fetched_ahead_and_no_more_than_the_budget() -> None:
             for at in range(0, source.clip(1 << 20), longest):
                 source.forget(at)
                 source.read(at, source.clip(at + longest))
-                assert ahead.fetcher.charged <= budget + 1000
+                assert ahead.charged <= budget + 1000
     assert sum(blob.size for blob in blobs) == watch.total
-    assert 0 == ahead.fetcher.charged
+    assert 0 == ahead.charged
 
 
 def resized(data: bytes, number: int, size: int) -> bytes:

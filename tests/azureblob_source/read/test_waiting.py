@@ -6,7 +6,7 @@ import pytest
 
 from azure_account.values import BlobAttributes
 from azureblob_source.log.entry import ATTEMPT, BlobEntry
-from azureblob_source.read.publication import PublicationWait, not_visible
+from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import ManualClock
 from foundation.errors import TransientError
 from tests.azureblob_source.write.sink_rows import new_account
