@@ -12,7 +12,7 @@ import statistics
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -23,7 +23,7 @@ from benchmarks.report import Report
 from benchmarks.rounds import alternate, processor_seconds
 from control_messages import envelopes
 from control_messages.checkpoints import to_checkpoint
-from control_messages.envelopes import unwrap, unwrap_all, wrap, wrap_payloads
+from control_messages.envelopes import unwrap, unwrap_all, wrap
 from control_messages.messages import Watermark
 from control_messages.partition_tracker import PartitionTracker, receive
 from control_messages.producer import ProducerSpec
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Line: TypeAlias = dict[str, str | float]
 
 AIM = 5_000_000
-"""Envelopes a second that one core should wrap, and unwrap."""
+"""Envelopes a second that one core should unwrap."""
 
 PAYLOAD_BYTES = (20, 200)
 BATCHES = 30
@@ -63,31 +63,25 @@ def tables(rounds: int) -> list[Report]:
 
 
 def _envelopes(size: int, rounds: int) -> list[Line]:
-    """Lines of both directions for payloads of one size."""
+    """Lines for payloads of one size."""
     producer = ProducerSpec("benchmark", PARTITIONS, TASKS)
     messages = [Watermark(name, TASKS, START_MS + at) for at, name in enumerate(producer.names)]
     payloads = [_payloads(size, BATCH_ROWS - TASKS * PARTITIONS, seed) for seed in range(BATCHES)]
-    singles = [payload for batch in payloads for payload in batch.to_pylist()]
     control_last = [
-        pa.concat_arrays([wrap_payloads(batch), producer.envelopes(messages).column(1)]) for batch in payloads
+        pa.concat_arrays([pa.array(_wrapped(batch)), producer.envelopes(messages).column(1)]) for batch in payloads
     ]
     single_envelopes = [envelope for batch in control_last for envelope in batch.to_pylist()]
-    encoders: dict[str, Callable[[], object]] = {
-        "wrap, one by one": lambda: [wrap(each) for each in chain(singles, messages * (PARTITIONS * BATCHES))],
-        "wrap_payloads": lambda: [(wrap_payloads(batch), producer.envelopes(messages)) for batch in payloads],
-    }
     decoders: dict[str, Callable[[], object]] = {
         "unwrap, one by one": lambda: [unwrap(each) for each in single_envelopes],
         "unwrap_all, control last": partial(_unwrapped, control_last),
         "unwrap_all, control spread": partial(_unwrapped, [_spread(batch, messages[0]) for batch in payloads]),
     }
-    taken = [
-        alternate(
-            f"envelopes of {size} B", {name: partial(processor_seconds, act) for name, act in each.items()}, rounds
-        )
-        for each in (encoders, decoders)
-    ]
-    return [line for each in taken for line in _rates(size, each)]
+    acts = {name: partial(processor_seconds, act) for name, act in decoders.items()}
+    return _rates(size, alternate(f"envelopes of {size} B", acts, rounds))
+
+
+def _wrapped(payloads: pa.Array) -> list[bytes]:
+    return [wrap(payload) for payload in payloads.to_pylist()]
 
 
 def _payloads(size: int, rows: int, seed: int) -> pa.Array:
@@ -98,7 +92,7 @@ def _payloads(size: int, rows: int, seed: int) -> pa.Array:
 
 def _spread(payloads: pa.Array, message: Watermark) -> pa.Array:
     """Envelopes with a control message after every 99, each with another timestamp."""
-    users = wrap_payloads(payloads).to_pylist()
+    users = _wrapped(payloads)
     rows: list[bytes] = []
     for at, first in enumerate(range(0, len(users), 99)):
         rows += users[first : first + 99]

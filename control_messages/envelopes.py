@@ -19,8 +19,6 @@ from pyarrow import types as arrow_is
 
 from control_messages.arrow_memory import (
     I64,
-    MOST_BYTES,
-    binary_array,
     binary_values,
     data_offsets,
     integer_array,
@@ -93,26 +91,6 @@ def unwrap(envelope: bytes, task_count: int | None = None) -> ControlMessage | b
         raise BadEnvelopeError(text) from None
     data = envelope[1:]
     return data if kind is MessageType.USER else from_json(kind, data, task_count)
-
-
-def wrap_payloads(payloads: pa.Array) -> pa.Array:
-    """The envelopes of user payloads, strings as UTF-8. A null stays null.
-
-    They are binary, and large_binary if the payloads are large or the envelopes exceed 2 GiB together.
-    `TypeError` for payloads that are neither binary nor strings.
-    """
-    kind = payloads.type
-    if arrow_is.is_large_binary(kind) or arrow_is.is_large_string(kind):
-        payloads = payloads.cast(pa.large_binary())
-    elif arrow_is.is_binary(kind) or arrow_is.is_string(kind):
-        offsets = data_offsets(payloads)
-        size = int(offsets[-1]) - int(offsets[0]) + len(payloads)
-        payloads = payloads.cast(pa.binary() if size <= MOST_BYTES else pa.large_binary())
-    else:
-        text = f"payloads are binary or string, these are {kind}."
-        raise TypeError(text)
-    type_byte, separator = _CONSTANTS[payloads.type]
-    return pc.binary_join_element_wise(type_byte, payloads, separator)
 
 
 def types(envelopes: pa.Array) -> I16:
@@ -227,10 +205,3 @@ def _without_type(envelopes: pa.Array) -> pa.Array:
     data = envelopes.buffers()[2]
     # Without a stop, Arrow computes the size of its buffer from one that overflows. No value is longer than the data.
     return pc.binary_slice(envelopes, 1, 1 + (0 if data is None else data.size))
-
-
-_CONSTANTS = {
-    constants.type: (constants[0], constants[1])
-    for constants in (binary_array(np.array([0, 1, 1], width), b"\0") for width in (np.int32, np.int64))
-}
-"""By type of envelope: the type byte of a user message, and an empty value (the separator of the join)."""

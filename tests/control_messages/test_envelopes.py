@@ -22,7 +22,6 @@ from control_messages.envelopes import (
     unwrap,
     unwrap_all,
     wrap,
-    wrap_payloads,
 )
 from control_messages.errors import BadEnvelopeError
 from control_messages.messages import ControlMessage, Drain, EndOfStream, Watermark
@@ -128,34 +127,22 @@ def test_a_column_is_unwrapped_like_its_rows_one_by_one(column: pa.Array, task_c
 
 
 @given(columns(st.binary(max_size=5), BINARY))
-def test_a_column_is_wrapped_like_its_rows_one_by_one_and_unwrapped_equal(column: pa.Array) -> None:
-    wrapped = wrap_payloads(column)
-    assert [None if payload is None else wrap(payload) for payload in column.to_pylist()] == wrapped.to_pylist()
-    assert column.type == wrapped.type
-    wrapped.validate(full=True)
-    unwrapped = unwrap_all(wrapped)
+def test_the_user_messages_of_a_column_are_unwrapped_equal(column: pa.Array) -> None:
+    rows = [None if payload is None else wrap(payload) for payload in column.to_pylist()]
+    unwrapped = unwrap_all(pa.array(rows, column.type))
     assert column.equals(unwrapped.payloads)
     assert list(range(len(column))) == unwrapped.user_rows.tolist()
-
-
-@given(columns(st.text(max_size=4).map(str.encode), [pa.string(), pa.large_string()]))
-def test_strings_are_wrapped_as_utf_8(column: pa.Array) -> None:
-    wrapped = wrap_payloads(column)
-    assert [None if text is None else wrap(text.encode()) for text in column.to_pylist()] == wrapped.to_pylist()
-    assert {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}[column.type] == wrapped.type
 
 
 @pytest.mark.parametrize("first", range(5))
 def test_a_payload_that_begins_with_a_type_byte_stays_a_payload(first: int) -> None:
     payload = bytes([first]) + b'{"taskName":"a","taskCount":1,"timestamp":5}'
     assert payload == unwrap(wrap(payload))
-    assert [payload] == unwrap_all(wrap_payloads(pa.array([payload]))).payloads.to_pylist()
+    assert [payload] == unwrap_all(pa.array([wrap(payload)])).payloads.to_pylist()
 
 
 def test_a_null_is_a_user_message_of_null_and_an_empty_payload_is_an_empty_one() -> None:
-    wrapped = wrap_payloads(pa.array([None, b""], pa.binary()))
-    assert [None, b"\0"] == wrapped.to_pylist()
-    assert {0: None, 1: b""} == by_row(unwrap_all(wrapped))
+    assert {0: None, 1: b""} == by_row(unwrap_all(pa.array([None, b"\0"])))
 
 
 @pytest.mark.parametrize("kind", BINARY)
@@ -178,10 +165,8 @@ def test_the_bytes_of_a_null_are_ignored() -> None:
 @pytest.mark.parametrize("kind", BINARY)
 def test_a_column_may_be_empty_or_all_null(kind: pa.DataType) -> None:
     nothing = pa.array([], kind)
-    assert nothing.equals(wrap_payloads(nothing))
     assert nothing.equals(unwrap_all(nothing).payloads)
     nulls = pa.nulls(3, kind)
-    assert nulls.equals(wrap_payloads(nulls))
     assert nulls.equals(unwrap_all(nulls).payloads)
 
 
@@ -191,20 +176,6 @@ def test_envelopes_of_other_types_are_refused(column: pa.Array) -> None:
         unwrap_all(column)
     with pytest.raises(TypeError, match=re.escape(f"envelopes are binary, these are {column.type}.")):
         types(column)
-
-
-def test_payloads_of_other_types_are_refused() -> None:
-    with pytest.raises(TypeError, match="payloads are binary or string, these are int64"):
-        wrap_payloads(pa.array([1]))
-
-
-def test_envelopes_beyond_32_bit_offsets_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    column = pa.array([b"not of these rows", b"abc", b"", b"de"])[1:]
-    monkeypatch.setattr("control_messages.envelopes.MOST_BYTES", 8)
-    assert pa.binary() == wrap_payloads(column).type
-    monkeypatch.setattr("control_messages.envelopes.MOST_BYTES", 7)
-    assert pa.large_binary() == wrap_payloads(column).type
-    assert [b"\0abc", b"\0", b"\0de"] == wrap_payloads(column).to_pylist()
 
 
 def test_equal_control_envelopes_are_parsed_once() -> None:
@@ -230,7 +201,7 @@ import sys
 import numpy as np
 import pyarrow as pa
 from control_messages.arrow_memory import binary_array, integer_array
-from control_messages.envelopes import count_user_rows, unwrap_all, wrap_payloads
+from control_messages.envelopes import count_user_rows, unwrap_all
 from control_messages.producer import ProducerSpec, with_watermarks
 
 producer = ProducerSpec("s", 2, ("a", "b"))
@@ -239,7 +210,7 @@ times = integer_array(np.array([1, 2])).view(pa.timestamp("us"))
 partitions = integer_array(np.array([0, 1], np.int32))
 sequence = integer_array(np.array([5, 5]))
 of_tasks = {"task": names, "eventTime": times, "sequence": sequence, "writer": sequence}
-columns = {"partition": partitions, "value": wrap_payloads(names), **of_tasks}
+columns = {"partition": partitions, "value": binary_array(np.array([0, 2, 4], np.int32), b"\\0a\\0b"), **of_tasks}
 rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 batches = [*with_watermarks(producer, [rows]), producer.envelopes(producer.end_of_stream())]
 bad = binary_array(np.array([0, 0, 1], np.int32), b"x")
