@@ -126,7 +126,6 @@ class BackupAttempt:
     def _upload_store(
         self, store: str, directory: Path, uploader: FileUploader, inline_bytes: int, metrics: StateMetrics
     ) -> tuple[str, SnapshotIndex]:
-        """Upload the files that are new, and the next index of the store, unless it has not changed."""
         previous = None if self.base is None else self.base.indexes.get(store)
         before = None if previous is None else self._known.indexes.get(previous)
         root_before = None if before is None else before.root
@@ -158,7 +157,6 @@ class BackupAttempt:
         return name, index
 
     def _is_unchanged(self, local: LocalDir, previous: str, before: SnapshotIndex) -> bool:
-        """Whether the store keeps the index that it has: all of it is there."""
         lost = self._known.lost
         gone = lost and (previous in lost or not before.blob_ids().isdisjoint(lost))
         return not gone and is_unchanged(local, before.root)

@@ -6,7 +6,7 @@ of a time before the last commit, or another writer has the state, the commit is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from azure_account.documents.document import Stored
@@ -18,6 +18,7 @@ from state_backup.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from state_backup.index.snapshot_index import SnapshotIndex
     from state_backup.record.record import CheckpointRecord
@@ -30,7 +31,7 @@ _SETS = ("with_ttl", "gone", "unused", "without_tags", "lost")
 
 @dataclass(frozen=True)
 class WriterNotes:
-    """What `StateWriter.resume` takes.
+    """What a writer hands to the writer of the next process.
 
     stored: the record as it was last read or written. indexes: its snapshot indexes, by blob.
     with_ttl, gone, unused, without_tags, lost: names of blobs, as the writer has them.
@@ -40,13 +41,13 @@ class WriterNotes:
 
     stored: Stored[CheckpointRecord]
     indexes: Mapping[str, SnapshotIndex]
-    with_ttl: frozenset[str] = frozenset()
-    gone: frozenset[str] = frozenset()
-    unused: frozenset[str] = frozenset()
-    without_tags: frozenset[str] = frozenset()
-    lost: frozenset[str] = frozenset()
-    looked: float = 0.0
-    read_files: Mapping[str, ChecksumCache] = field(default_factory=dict)
+    with_ttl: AbstractSet[str]
+    gone: AbstractSet[str]
+    unused: AbstractSet[str]
+    without_tags: AbstractSet[str]
+    lost: AbstractSet[str]
+    looked: float
+    read_files: Mapping[str, ChecksumCache]
 
     def to_json(self) -> bytes:
         """As they are stored."""

@@ -15,6 +15,7 @@ import stat
 import threading
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from azure_account.container import BlobContainer
-    from azure_account.values import BlobAttributes, Bytes, Outcome
+    from azure_account.values import Bytes, Outcome
     from state_backup.index.dir_diff import Blobs, Content, LocalFile
 
 logger = logging.getLogger("state_backup")
@@ -101,7 +102,7 @@ class FileUploader:
 
     def put(self, blob: str, data: Bytes) -> None:
         """Put a small blob."""
-        self._create(blob, lambda attributes: self._container.put(blob, data, attributes, condition=IF_ABSENT))
+        self._create(blob, partial(self._container.put, blob, data))
 
     def _submit(
         self, root: Path, group: tuple[LocalFile, ...], progress: Callable[[int], object]
@@ -121,7 +122,6 @@ class FileUploader:
     def _put_group(
         self, root: Path, group: tuple[LocalFile, ...], progress: Callable[[int], object]
     ) -> dict[Content, Blobs]:
-        """Put a file, or several as a pack, in one request."""
         if self._stopped.is_set():
             raise CancelledError
         data = bytearray(sum(file.metadata.size for file in group))
@@ -136,7 +136,6 @@ class FileUploader:
         return {file.content: (FileBlob(blob, 0, at, len(data)),) for file, at in zip(group, begins, strict=False)}
 
     def _file(self, root: Path, file: LocalFile, progress: Callable[[int], object]) -> dict[Content, Blobs]:
-        """Upload a file in blocks."""
         for _ in range(_UPLOADS):
             try:
                 return {file.content: (FileBlob(self._uploaded(root, file, progress), 0),)}
@@ -164,8 +163,7 @@ class FileUploader:
         if found.hexdigest() != file.blake3:
             raise _changed(root, file)
         ids = [_block_id(number) for number in range(len(staged))]
-        commit = self._container.commit_block_list
-        self._create(blob, lambda attributes: commit(blob, ids, attributes, condition=IF_ABSENT))
+        self._create(blob, partial(self._container.commit_block_list, blob, ids))
         return blob
 
     def _stage(self, blob: str, number: int, piece: bytes, progress: Callable[[int], object]) -> Future[None]:
@@ -176,15 +174,29 @@ class FileUploader:
         return self._with_slot(stage)
 
     def _pieces(self, root: Path, file: LocalFile) -> Iterator[bytes]:
-        """The blocks of a file."""
-        with _opened(root, file) as source, _readable(root, file):
+        with _opened(root, file) as source:
             size = max(self._block_bytes, -(-file.metadata.size // BLOCKS_OF_A_BLOB))
             while piece := source.read(size):
                 yield piece
 
-    def _create(self, blob: str, request: Callable[[BlobAttributes], Outcome]) -> None:
-        """Make a request that creates a blob. A blob of its name, which nobody else has, is its effect."""
-        used: list[BlobAttributes] = []
+    def _create(self, blob: str, request: Callable[..., Outcome]) -> None:
+        """Make a request that creates a blob, which gets the TTL's tag unless tags are refused.
+
+        A blob of its name, which nobody else has, is its effect.
+        """
+        tagged = False
+
+        def create() -> Outcome:
+            nonlocal tagged
+            if self.tags_refused:
+                return request(WITHOUT_TAGS, condition=IF_ABSENT)
+            try:
+                answer = request(WITH_TTL, condition=IF_ABSENT)
+                tagged = True
+            except ConfigurationError as refused:
+                answer = request(WITHOUT_TAGS, condition=IF_ABSENT)
+                self._note_refusal(refused)
+            return answer
 
         def read_back(answer: object) -> bool | None:
             if self._container.properties(blob) is not None:
@@ -197,33 +209,16 @@ class FileUploader:
             cause = f"it stays unknown whether it was written ({answer})"
             return TransientError("upload", f"blob {blob}", cause, "Run the backup again.")
 
-        request_and_read_back(lambda: self._with_ttl(request, used), read_back, unresolved)
-        if WITH_TTL not in used:  # else the blob may be that of an earlier request, of which the answer was lost
+        request_and_read_back(create, read_back, unresolved)
+        if not tagged:  # else the blob may be that of an earlier request, of which the answer was lost
             self.without_tags.add(blob)
 
-    def _with_ttl(self, request: Callable[[BlobAttributes], Outcome], used: list[BlobAttributes]) -> Outcome:
-        """Make a request whose blob gets the TTL tag; if tags are refused, again without.
-
-        used: gets the attributes that were not refused.
-        """
-        if not self.tags_refused:
-            try:
-                answer = request(WITH_TTL)
-                used.append(WITH_TTL)
-                return answer  # noqa: TRY300
-            except ConfigurationError as refused:
-                answer = self._without_tag(request, used)
-                with self._noting:
-                    first, self.tags_refused = not self.tags_refused, True
-                if first:
-                    text = "index tags are refused in %s, so blobs get no TTL, and only `sweep` deletes leftovers: %s"
-                    logger.warning(text, self._container.url, refused)
-                return answer
-        return self._without_tag(request, used)
-
-    def _without_tag(self, request: Callable[[BlobAttributes], Outcome], used: list[BlobAttributes]) -> Outcome:
-        used.append(WITHOUT_TAGS)
-        return request(WITHOUT_TAGS)
+    def _note_refusal(self, refused: ConfigurationError) -> None:
+        with self._noting:
+            first, self.tags_refused = not self.tags_refused, True
+        if first:
+            text = "index tags are refused in %s, so blobs get no TTL, and only `sweep` deletes leftovers: %s"
+            logger.warning(text, self._container.url, refused)
 
 
 def read_file(root: Path, file: LocalFile) -> bytes:
@@ -235,7 +230,7 @@ def read_file(root: Path, file: LocalFile) -> bytes:
 
 def _read_into(space: memoryview, root: Path, file: LocalFile) -> None:
     """Read a whole file. `ConflictError` if it is not the one that was scanned."""
-    with _opened(root, file) as source, _readable(root, file):
+    with _opened(root, file) as source:
         read = 0
         while length := source.readinto(space[read:]):
             read += length
@@ -245,24 +240,20 @@ def _read_into(space: memoryview, root: Path, file: LocalFile) -> None:
 
 
 @contextmanager
-def _readable(root: Path, file: LocalFile) -> Iterator[None]:
-    """`ConfigurationError` if the disk refuses to read a file."""
+def _opened(root: Path, file: LocalFile) -> Iterator[FileIO]:
+    """A file that is read. `ConflictError` if it is none any more, `ConfigurationError` if the disk refuses it."""
     try:
-        yield
-    except OSError as error:
-        cause = f"{file.path} cannot be read ({error})"
-        raise ConfigurationError("back up directory", str(root), cause, "Change that.") from error
-
-
-def _opened(root: Path, file: LocalFile) -> FileIO:
-    try:
-        source = os.fdopen(open_file(f"{root}/{file.path}"), "rb", buffering=0)
+        descriptor = open_file(f"{root}/{file.path}")
     except OSError as error:
         raise _changed(root, file) from error
-    if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
-        source.close()
-        raise _changed(root, file)
-    return source
+    with os.fdopen(descriptor, "rb", buffering=0) as source:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _changed(root, file)
+        try:
+            yield source
+        except OSError as error:
+            cause = f"{file.path} cannot be read ({error})"
+            raise ConfigurationError("back up directory", str(root), cause, "Change that.") from error
 
 
 def _changed(root: Path, file: LocalFile) -> ConflictError:

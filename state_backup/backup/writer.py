@@ -161,17 +161,8 @@ class StateWriter:
 
     def notes(self) -> WriterNotes:
         """What the next process goes on from (`resume_state`)."""
-        return WriterNotes(
-            stored=self._record.stored,
-            indexes=self._indexes,
-            with_ttl=frozenset(self._left.with_ttl),
-            gone=frozenset(self._left.gone),
-            unused=frozenset(self._unused),
-            without_tags=frozenset(self._without_tags),
-            lost=frozenset(self._lost),
-            looked=self._looked,
-            read_files=self._read_files,
-        )
+        blobs = self._left.with_ttl, self._left.gone, self._unused, self._without_tags, self._lost
+        return WriterNotes(self._record.stored, self._indexes, *blobs, self._looked, self._read_files)
 
     def resume(self, notes: WriterNotes) -> None:
         """Go on from what the process before has noted, without a request."""
@@ -274,7 +265,6 @@ class StateWriter:
         self._lost, self._looked = self._lost | self._find_lost(there) | unread, now
 
     def _attempt(self, options: AttemptOptions, uploaded: Mapping[Content, Blobs] | None = None) -> BackupAttempt:
-        """The next attempt. uploaded: by the one before."""
         id_ = next_id(self._storage.clock.now_ns(), None if self.newest is None else self.newest.id)
         known = KnownContent(self.checkpoints, self._indexes, self._lost, uploaded or {}, self._read_files)
         return BackupAttempt(self._storage, self._owner, id_, known, options)
@@ -288,7 +278,6 @@ class StateWriter:
             self._without_tags |= new.without_tags
 
     def _still_stored(self, new: BackupAttempt) -> dict[Content, Blobs]:
-        """What an attempt has uploaded that the next one can use."""
         if new.base != self.newest:
             return {}
         condemned = set(self._record.document.condemned)
@@ -363,7 +352,6 @@ class StateWriter:
         self._go_on_from({**known, **self._read_indexes(known)})
 
     def _read_indexes(self, known: Collection[str]) -> dict[str, SnapshotIndex]:
-        """The snapshot indexes of the record that are not known yet, by blob."""
         blobs = {blob for each in self.checkpoints for blob in each.indexes.values()} - set(known)
         found = {blob: self._storage.read_index(self._record.document, blob) for blob in sorted(blobs)}
         return {blob: index for blob, index in found.items() if index is not None}

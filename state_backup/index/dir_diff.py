@@ -114,8 +114,6 @@ def next_index(
 
 
 class _Bytes(NamedTuple):
-    """Where the bytes of a file are: in blobs, or here."""
-
     blobs: Blobs
     data: bytes
 
@@ -142,7 +140,6 @@ def _indexed(file: LocalFile, stored: Mapping[Content, _Bytes], before: FileInde
 
 
 def _without(directory: DirIndex, used: set[str]) -> DirIndex:
-    """A directory that is gone, without the files whose blobs are in use elsewhere."""
     return DirIndex(
         directory.name,
         tuple(file for file in directory.files_present if not _in_use(file, used)),

@@ -27,7 +27,7 @@ from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import ConflictError
 from state_backup.local.claim import claimed
 from state_backup.local.durable import sync
-from state_backup.local.exchange import exchange
+from state_backup.local.linux import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +129,6 @@ def discard(directory: Path) -> None:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is anything, even a symbolic link to nothing."""
     return os.path.lexists(path)
 
 

@@ -121,8 +121,6 @@ def scan(directory: Path, threads: int = _THREADS, known: ChecksumCache | None =
 
 @dataclass(frozen=True)
 class _Listing:
-    """A directory: its name, the paths of its files, and its directories."""
-
     name: str
     files: tuple[str, ...]
     sub_dirs: tuple[_Listing, ...]

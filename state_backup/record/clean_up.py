@@ -78,7 +78,6 @@ class CleanUp:
 def _each(
     storage: StateStorage, act: Callable[[str], bool], blobs: Sequence[str], give_up: int | None = None
 ) -> BulkResult:
-    """Act on each blob. Errors are logged."""
     acted = act_on_each(act, blobs, storage.threads, give_up=give_up, ends=TransientError)
     if acted.errors:
         logger.warning("the clean-up of %s goes on with the next backup: %s", storage.state, acted.errors[0])

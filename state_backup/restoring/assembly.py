@@ -172,7 +172,6 @@ def _may_link(source: Path, file: FileIndex, target: Target) -> bool:
 
 
 def _private(root: DirIndex) -> DirIndex:
-    """The directory with permissions for its owner only."""
     return replace(
         root,
         files_present=tuple(
@@ -195,7 +194,6 @@ def _keep(plan: _Plan) -> None:
 
 
 def _link(there: Path, new: Path) -> None:
-    """A hard link, or a copy where there are none."""
     try:
         os.link(there, new, follow_symlinks=False)
     except OSError as error:

@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from blake3 import blake3 as new_blake3
 
@@ -23,7 +23,6 @@ from foundation.parallel import pool, results
 from state_backup.index.packs import runs
 from state_backup.local.place import set_time
 from state_backup.local.scan import READ_BYTES
-from state_backup.restoring.packed import fetch_run
 from state_backup.restoring.pieces import PieceJournal
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from state_backup.index.snapshot_index import FileBlob, FileIndex
 
 logger = logging.getLogger("state_backup")
+K = TypeVar("K")
 
 RANGE_BYTES = 4 << 20
 _FILES_AT_ONCE = 8
@@ -79,7 +79,6 @@ class Downloader:
         results(calls, self._stopped.set)
 
     def _inline(self, path: Path, file: FileIndex, progress: Callable[[int], object]) -> None:
-        """Write a file whose bytes are in the index."""
         _write(path, file, memoryview(file.data))
         progress(len(file.data))
 
@@ -182,7 +181,6 @@ def _begun(descriptor: int, path: Path, file: FileIndex, parts: int) -> PieceJou
 
 
 def _write(path: Path, file: FileIndex, data: memoryview) -> None:
-    """Write a new file, and have it on disk."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as target:
@@ -212,3 +210,25 @@ def _corrupt_run(run: PackRange[Path], damaged: list[str]) -> CorruptError:
     names = ", ".join(damaged[:_NAMED]) + (f" and {len(damaged) - _NAMED} more" if damaged[_NAMED:] else "")
     cause = f"the bytes of {names} have another checksum, or are not there"
     return CorruptError("restore", f"files from pack {run.pack}", cause, "Restore an older checkpoint.")
+
+
+def fetch_run(container: BlobContainer, run: PackRange[K]) -> dict[K, memoryview]:
+    """The bytes of the files of a run, without the files that are damaged.
+
+    If one is damaged, all are fetched again, since a bit may have been flipped on the way: a file counts as damaged
+    if it was so each of `FETCHES` times. `NotFoundError` if the pack is gone.
+    """
+    whole: dict[K, memoryview] = {}
+    for left in reversed(range(FETCHES)):
+        data = container.get(run.pack, run.start, run.length).data
+        whole |= {key: piece for key, file, piece in run.pieces(data) if key not in whole and _is_of(file, piece)}
+        damaged = len(run.files) - len(whole)
+        if not damaged:
+            break
+        if left:
+            logger.warning("pack %s is fetched again: the bytes of %d of its files are not theirs", run.pack, damaged)
+    return whole
+
+
+def _is_of(file: FileIndex, data: memoryview) -> bool:
+    return len(data) == file.metadata.size and new_blake3(data).hexdigest() == file.blake3

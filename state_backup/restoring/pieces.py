@@ -32,7 +32,6 @@ class PieceJournal:
 
     @property
     def _end(self) -> int:
-        """Where the hash of the whole file is."""
         return self._file.metadata.size + self._pieces * _NOTE
 
     def begin(self) -> None:

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ from foundation.host_locks import LOCK_TIMEOUT
 from foundation.report import ProgressCallbacks
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.local import place
-from state_backup.local.mounts import mount_at_or_below
+from state_backup.local.linux import mount_at_or_below
 from state_backup.local.scan import ChecksumCache
 from state_backup.metrics import StateMetrics
 from state_backup.record.record import Checkpoint
@@ -196,8 +196,6 @@ def _run(attempts: _Attempts) -> RestoreResult:
 
 @dataclass
 class _Attempts:
-    """Attempts to restore a state, until a whole checkpoint is found."""
-
     container: BlobContainer
     names: StateNames
     targets: Mapping[str, Target]
@@ -247,22 +245,12 @@ class _Attempts:
         raise ConflictError("restore", f"state {self.names.state}", cause, "Keep more checkpoints (`keep`).")
 
     def _restored(self, chosen: Checkpoint, assembled: AssemblyResult) -> RestoreResult:
-        for name, number in (
-            ("filesRestored", assembled.downloaded_files),
-            ("bytesRestored", assembled.downloaded_bytes),
-            ("filesKept", assembled.kept_files),
-            ("bytesKept", assembled.kept_bytes),
-        ):
+        names = ("filesRestored", "bytesRestored", "filesKept", "bytesKept")
+        files, size, kept_files, kept_size = numbers = astuple(assembled)
+        for name, number in zip(names, numbers, strict=True):
             self.transfer.metrics.count(name, number)
-        return RestoreResult(
-            chosen,
-            assembled.downloaded_files,
-            assembled.downloaded_bytes,
-            assembled.kept_files,
-            assembled.kept_bytes,
-            tuple(self.undeleted),
-            self.passed_over,
-        )
+        undeleted = tuple(self.undeleted)
+        return RestoreResult(chosen, files, size, kept_files, kept_size, undeleted, self.passed_over)
 
     def _choose(self) -> Checkpoint:
         found = _checkpoints(self.container, self.names) or self._of_deleted_record()
@@ -319,7 +307,6 @@ class _Attempts:
         return ()
 
     def _undelete(self, chosen: Checkpoint, error: AzureBlobError) -> bool:
-        """Whether blobs of it are back, so that it can be tried again."""
         if chosen in self.tried_again or not isinstance(error, NotFoundError):
             return False
         self.tried_again.append(chosen)
@@ -382,7 +369,6 @@ def _directory(path: Path) -> Path:
 
 
 def _check_apart(stores: Mapping[str, Path]) -> None:
-    """`ConfigurationError` if one directory is, or lies in, another one, or could be one that a restore works with."""
     for directory in stores.values():
         if directory.name.endswith(place.RESERVED):
             cause = f"names that end in {', '.join(place.RESERVED)} are those of directories at work"

@@ -21,7 +21,7 @@ from foundation.report import ProgressCallbacks
 from state_backup.index.checkpoint_id import CheckpointId
 from state_backup.index.packs import runs
 from state_backup.record.store import open_location, read_index, record_store
-from state_backup.restoring.packed import fetch_run
+from state_backup.restoring.download import fetch_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -74,8 +74,8 @@ class VerificationResult:
         return not self.faults and not self.dropped
 
 
-_Content: TypeAlias = "tuple[tuple[FileBlob, ...], int, int, str]"
-"""What identifies bytes that are downloaded once: blobs, size, CRC-32, BLAKE3."""
+_Content: TypeAlias = "tuple[tuple[FileBlob, ...], int, str]"
+"""What identifies bytes that are downloaded once: blobs, size, BLAKE3."""
 
 
 @checked
@@ -123,8 +123,6 @@ def _read(container: BlobContainer, names: StateNames) -> CheckpointRecord:
 
 
 class _CheckpointAudit:
-    """What a record's checkpoints need, compared with what is there."""
-
     def __init__(self, container: BlobContainer, names: StateNames, record: CheckpointRecord, threads: int) -> None:
         self._container, self._names, self._threads = container, names, threads
         self._condemned = frozenset(record.condemned)
@@ -165,7 +163,6 @@ class _CheckpointAudit:
         self._damaged = {content: cause for found in causes for content, cause in found.items()}
 
     def _index(self, blob: str) -> SnapshotIndex | str:
-        """An index, or why it cannot be used."""
         try:
             return read_index(self._container, blob)
         except NotFoundError:
@@ -215,7 +212,6 @@ class _CheckpointAudit:
         return {content: _other_bytes(file)}
 
     def _compare_run(self, run: PackRange[_Content], progress: Callable[[int], object]) -> dict[_Content, str]:
-        """As `_compare`, of files that share a pack."""
         try:
             whole = fetch_run(self._container, run)
         except NotFoundError:
@@ -231,7 +227,7 @@ class _CheckpointAudit:
 
 
 def _content(file: FileIndex) -> _Content:
-    return file.blobs, file.metadata.size, file.checksum, file.blake3
+    return file.blobs, file.metadata.size, file.blake3
 
 
 def _other_bytes(file: FileIndex) -> str:

@@ -18,7 +18,7 @@ from state_backup.spark.checkpoints import (
     back_up_checkpoint,
     restore_checkpoint,
 )
-from state_backup.spark.location import local_path
+from state_backup.spark.position import local_path
 
 __all__ = [
     "CheckpointBackup",

@@ -18,8 +18,7 @@ from foundation.arguments import Epoch, Natural, checked
 from foundation.errors import ConfigurationError, CorruptError
 from state_backup.backup.keeping import Kept
 from state_backup.backup.settings import WriterSettings
-from state_backup.spark.location import local_path
-from state_backup.spark.position import STORE, QueryPosition
+from state_backup.spark.position import STORE, QueryPosition, local_path
 from state_backup.spark.snapshot import query_id, snapshot_of
 from state_backup.spark.writers import note_writer, open_for_query, resumed_writer
 

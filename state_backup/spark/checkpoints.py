@@ -21,13 +21,11 @@ from foundation.errors import ConfigurationError, ConflictError, CorruptError, F
 from state_backup.backup.settings import WriterSettings
 from state_backup.record.store import StateStorage, open_location
 from state_backup.restoring.restore import RestoreResult, RestoreSettings, restore
-from state_backup.spark.location import local_path
-from state_backup.spark.openings import note_openings, openings_of
-from state_backup.spark.position import STORE, QueryPosition
+from state_backup.spark.position import STORE, QueryPosition, local_path
 from state_backup.spark.relocation import relocate
 from state_backup.spark.snapshot import newest_batch, query_id, snapshot_of, whole_batch
 from state_backup.spark.stop_due import BackupDeadline
-from state_backup.spark.writers import open_for_query
+from state_backup.spark.writers import note_openings, open_for_query, openings_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

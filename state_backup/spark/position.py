@@ -1,11 +1,13 @@
-"""Of which query a checkpoint is, and its last batch: what `back_up_checkpoint` keeps beside the files. Pure."""
+"""Where a checkpoint of Spark is: its directory, the files beside it, its query and its last batch. Pure."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foundation.arguments import checked
 from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -40,3 +42,19 @@ class QueryPosition:
             f"Give the state of the query; what this one has is restored by `restore`: {', '.join(checkpoint.indexes)}."
         )
         raise ConfigurationError("restore checkpoint", f"state {state}", cause, step)
+
+
+@checked
+def local_path(location: str | Path) -> Path:
+    """The path of a `checkpointLocation`. `ConfigurationError` unless it is on a local disk."""
+    text = str(location).removeprefix("file://")
+    if "://" in text or not text:
+        cause = "it is not on a local disk"
+        step = "Checkpoints on abfss:// and the like need no backup: they survive the machine."
+        raise ConfigurationError("back up checkpoint", str(location), cause, step)
+    return Path(text.removeprefix("file:")).absolute()
+
+
+def beside(location: Path, suffix: str) -> Path:
+    """What is kept beside a checkpoint, such as `flights.writer.json` for `flights`."""
+    return location.with_name(f"{location.name}.{suffix}")

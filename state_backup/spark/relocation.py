@@ -44,6 +44,5 @@ def _relocate(metadata: Path, schemas: Path) -> None:
 
 
 def _path_in(schemas: Path, path: str) -> str:
-    """The path of a schema of the same operator, in this directory; as Spark writes it."""
     _, found, below = path.rpartition(f"/{_FOLDER}/")
     return f"file:{schemas.absolute()}/{below}" if found else path

@@ -23,7 +23,7 @@ from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import ConfigurationError, ConflictError, CorruptError
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
-from state_backup.spark.location import beside
+from state_backup.spark.position import beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -143,7 +143,6 @@ def _check_log(location: Path, log: Path, last: int) -> None:
 
 
 def _between(first: int, last: int, path: str) -> bool:
-    """Whether a file of a log has no other number."""
     found = _NUMBER.fullmatch(path.rpartition("/")[2])
     return found is None or first <= int(found[1]) <= last
 
@@ -174,7 +173,6 @@ def _log_offsets(offsets: Path) -> dict[str, int]:
 
 
 def _numbers_in(log: Path) -> list[int]:
-    """In order; none if there is no such log."""
     try:
         return sorted(_numbers(log))
     except (FileNotFoundError, NotADirectoryError):
@@ -213,8 +211,6 @@ def _damaged(path: Path, cause: str) -> CorruptError:
 
 
 class _Copy:
-    """Links or copies files of a directory into another one."""
-
     def __init__(self, root: Path, target: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self._root, self._target = root, target
         self._old = clock.now() - _YOUNG_SECONDS

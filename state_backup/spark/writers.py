@@ -1,25 +1,26 @@
 """The writer of the state that has a query's checkpoint: opened, or resumed from what a process before has noted.
 
-A file beside the checkpoint has the notes, and another one the openings of this machine (`openings`). The notes count
+A file beside the checkpoint has the notes, and another one the openings of this machine. The notes count
 only for the last of these openings: a restore clears them, so a query that has been elsewhere opens the state again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from azure_account.documents.form import check_version
 from foundation.errors import ConfigurationError, ConflictError
 from state_backup.backup.notes import WriterNotes
 from state_backup.backup.settings import TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state, resume_state
 from state_backup.local.durable import replace_bytes
 from state_backup.record.store import StateStorage, open_location
-from state_backup.spark.location import beside
-from state_backup.spark.openings import note_openings, openings_of
-from state_backup.spark.position import QueryPosition
+from state_backup.spark.position import QueryPosition, beside
 from state_backup.spark.snapshot import check_snapshot
 
 if TYPE_CHECKING:
@@ -27,6 +28,36 @@ if TYPE_CHECKING:
 
     from azure_account.location import Location
     from state_backup.backup.writer import StateWriter
+
+
+logger = logging.getLogger("state_backup")
+
+_OPENINGS, _VERSION = "backup.json", 1
+"""The file beside a checkpoint that remembers the openings of this machine, and its format version."""
+
+
+def openings_of(location: Path) -> list[str]:
+    """The openings of the state from this machine that may be the last, as a file beside the checkpoint has them.
+
+    Two while one opens the state: a process may die between the file and the opening.
+    """
+    try:
+        fields = json.loads(beside(location, _OPENINGS).read_text("utf-8"))
+        check_version(fields["format-version"], _VERSION, str(beside(location, _OPENINGS)))
+        return [str(each) for each in fields["openings"]]
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
+        logger.warning("%s is damaged, so the backup counts: %s", beside(location, _OPENINGS), error)
+        return []
+
+
+def note_openings(location: Path, openings: list[str]) -> None:
+    """Replace them."""
+    fields = {"format-version": _VERSION, "openings": openings}
+    replace_bytes(beside(location, _OPENINGS), json.dumps(fields).encode("ascii"))
 
 
 def open_for_query(

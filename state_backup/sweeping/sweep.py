@@ -173,7 +173,6 @@ def sweep(
 
 
 def _in_use(container: BlobContainer, record: CheckpointRecord) -> dict[str, tuple[str, ...]]:
-    """The blobs that the record's checkpoints need, with their ids."""
     needed: dict[str, list[str]] = {}
     read: dict[str, frozenset[str]] = {}
     for checkpoint in record.checkpoints:

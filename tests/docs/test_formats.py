@@ -25,8 +25,7 @@ from azureblob_source.read.source import ReadPlan
 from azureblob_source.read.stream_source import StreamReader
 from control_messages.messages import ControlMessage, Drain, EndOfStream, Watermark, to_fields
 from state_backup import TaskIdentity, WriterSettings, open_state
-from state_backup.spark.openings import note_openings
-from state_backup.spark.writers import note_writer
+from state_backup.spark.writers import note_openings, note_writer
 from tests.adjunct_store.versions.test_manifest import MANIFEST
 from tests.azureblob_source.log.committing import ROWS, rows
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows

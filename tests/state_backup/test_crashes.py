@@ -94,7 +94,7 @@ def test_a_restore_that_dies_at_any_file_operation_leaves_the_old_directory_or_t
 ) -> None:
     """At every moment there is a directory; only where names cannot be exchanged, there is a moment without."""
     if not exchanged:
-        monkeypatch.setattr("state_backup.local.exchange._renameat2", None)
+        monkeypatch.setattr("state_backup.local.linux._renameat2", None)
     container = backed_up(tmp_path).container("box")
     target, where = tmp_path / "restored", Random(1)
     write(target, TREES[0])

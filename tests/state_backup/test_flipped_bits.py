@@ -178,7 +178,7 @@ def only_in(container: BlobContainer, index: str, other: str) -> str:
     [
         ("azure_account.documents.document:fetch_document", "packs"),
         ("state_backup.restoring.download:Downloader._fill_verified", "no_packs"),
-        ("state_backup.restoring.packed:fetch_run", "packs"),
+        ("state_backup.restoring.download:fetch_run", "packs"),
     ],
 )
 def test_without_a_second_fetch_an_older_checkpoint_would_be_restored(

@@ -11,7 +11,7 @@ import pytest
 
 from foundation.errors import ConfigurationError
 from state_backup.restoring.restore import RestoreSettings, restore
-from state_backup.spark.openings import note_openings, openings_of
+from state_backup.spark.writers import note_openings, openings_of
 from tests.histories.mutants import Mutant, edited
 from tests.state_backup.local.test_scan import put
 from tests.state_backup.power_loss import Disk, watched
@@ -82,7 +82,7 @@ def test_a_restore_leaves_the_old_directory_or_the_new_one(
     top: Path, container: BlobContainer, monkeypatch: pytest.MonkeyPatch, exchanged: bool
 ) -> None:
     if not exchanged:
-        monkeypatch.setattr("state_backup.local.exchange._renameat2", None)
+        monkeypatch.setattr("state_backup.local.linux._renameat2", None)
     assert restored_under(top, container, monkeypatch, exchanged=exchanged) > 30
 
 

@@ -22,7 +22,7 @@ from azure_account.memory.faults import FaultInjector, Unreachable, on
 from foundation.errors import ConfigurationError, TransientError
 from state_backup.backup.settings import TaskIdentity
 from state_backup.backup.writer import open_state
-from state_backup.local import exchange, place
+from state_backup.local import linux, place
 from state_backup.restoring.download import Downloader
 from state_backup.restoring.restore import RestoreSettings, restore
 from tests.histories.mutants import Mutant, edited
@@ -178,7 +178,7 @@ def check_any(case: Case, container: BlobContainer, folder: Path, monkeypatch: p
     os.chown(real, OTHER, SHARED)
     real.chmod(case.folder_mode if case.first == case.user else 0o777)
     if not case.exchanged:
-        monkeypatch.setattr("state_backup.local.exchange._renameat2", None)
+        monkeypatch.setattr("state_backup.local.linux._renameat2", None)
 
     def run(user: int) -> bool:
         """Whether it ends right; else all is as before."""
@@ -305,7 +305,7 @@ def test_of_several_directories_none_is_replaced_if_one_cannot_be(
 ) -> None:
     """A directory that has become a mount point since it was looked at is such a one, or one in an image's layer."""
     targets = {store: write(folder / store, TREES[2]) for store in STORES}
-    before, real = all_of(folder), exchange.exchange
+    before, real = all_of(folder), linux.exchange
 
     def exchanged(one: Path, other: Path) -> bool:
         if other == targets["two"]:

@@ -192,7 +192,7 @@ def test_a_forked_child_of_a_process_that_has_the_claim_leaves_the_lock_file(tmp
 def test_a_directory_that_is_made_anew_after_a_crash_between_two_renames_is_a_conflict(
     account: MemoryAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("state_backup.local.exchange._renameat2", None)
+    monkeypatch.setattr("state_backup.local.linux._renameat2", None)
     target, at = write(tmp_path / "db", TREES[0]), 0
     old, container = state_of(target), account.container("box")
     while target.exists() and at < 100:
