@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from azure_account.cli.program import run_program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def main() -> None:
     """Run the command line."""
-    run_program(_load)
-
-
-def _load() -> Callable[[], object]:
-    from azureblob_source.cli.app import app  # noqa: PLC0415 - so that a missing extra can be named
-
-    return app
+    run_program("azureblob_source")
 
 
 if __name__ == "__main__":

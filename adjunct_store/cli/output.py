@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from azure_account.cli.json_lines import json_line
 from azure_account.cli.texts import (
     Column,
+    attributes,
     count_text,
     documents,
     files_text,
@@ -63,30 +64,14 @@ STORES: list[Column[FoundStore]] = [
 ]
 _GENERATION: list[Column[Generation]] = [
     in_json("generation", lambda each: each.number),
-    in_json("source", lambda each: each.source),
-    in_json("partitions", lambda each: each.partitions),
-    in_json("bootstrapped", lambda each: each.bootstrapped),
-    in_json("sealed", lambda each: each.sealed),
-    in_json("visible", lambda each: each.visible),
+    *attributes("source", "partitions", "bootstrapped", "sealed", "visible"),
     in_json("schema", lambda each: dict(each.schema)),
 ]
-_PIN: list[Column[FoundPin]] = [
-    in_json("reader", lambda pin: pin.reader),
-    in_json("batch", lambda pin: pin.batch),
-    in_json("version", lambda pin: pin.version),
-    in_json("confirmed", lambda pin: pin.confirmed),
-    in_json("written", lambda pin: pin.written),
-]
+_PIN = attributes("reader", "batch", "version", "confirmed", "written")
 _VERIFIED: list[Column[VerifiedVersion]] = [
     in_json("version", lambda each: each.version.number),
     in_json("generation", lambda each: each.version.generation),
-    in_json("partitions", lambda each: each.partitions),
-    in_json("files", lambda each: each.files),
-    in_json("bytes", lambda each: each.bytes),
-    in_json("entries", lambda each: each.entries),
-    in_json("whole", lambda each: each.whole),
-    in_json("dropped", lambda each: each.dropped),
-    in_json("faults", lambda each: list(each.faults)),
+    *attributes("partitions", "files", "bytes", "entries", "whole", "dropped", "faults"),
 ]
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from importlib import import_module
 
 _EXTRA = ("typer", "rich")
 
 
-def run_program(load: Callable[[], Callable[[], object]]) -> None:
-    """Run the program that `load` imports. Exits with 1 if a package of the extra is missing."""
+def run_program(package: str) -> None:
+    """Run the command line of a package. Exits with 1 if a package of the extra is missing."""
     try:
-        program = load()
+        app = import_module(f"{package}.cli.app").app
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _EXTRA:
             raise
         sys.stderr.write(f"The command line needs {missing}: pip install pyspark-azureblob[cli]\n")
         sys.exit(1)
-    program()
+    app()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rich import box
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 Whole = TypeVar("Whole")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_CAPITAL = re.compile("[A-Z]")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FAULTS_SHOWN = 100
 NONE = "–"
@@ -44,6 +46,11 @@ class Column(Generic[Row]):
 def in_json(key: str, value: Callable[[Row], Any]) -> Column[Row]:
     """A key of the documents that is no column of the table."""
     return Column("", key, value)
+
+
+def attributes(*keys: str) -> list[Column[Any]]:
+    """Keys of the documents that are attributes of a row: `uploadedFiles` is its `uploaded_files`."""
+    return [in_json(key, attrgetter(_CAPITAL.sub(r"_\g<0>", key).lower())) for key in keys]
 
 
 def in_table(title: str, value: Callable[[Row], Any], text: Callable[[Any], str | Text] = str) -> Column[Row]:

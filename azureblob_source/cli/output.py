@@ -16,6 +16,7 @@ from rich.text import Text
 from azure_account.cli.json_lines import jsonable
 from azure_account.cli.texts import (
     Column,
+    attributes,
     count_text,
     documents,
     facts,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.maintenance.inventory import StreamSummary
-    from azureblob_source.maintenance.repair import Leftover, RepairPlan, RepairResult, UnpublishedEntry
+    from azureblob_source.maintenance.repair import RepairPlan, RepairResult, UnpublishedEntry
     from azureblob_source.maintenance.reverting import RevertPlan
     from azureblob_source.maintenance.vacuum import VacuumPlan, VacuumResult
 
@@ -66,7 +67,7 @@ def _writer(entry: LogEntry) -> str | None:
 
 STREAMS: list[Column[StreamSummary]] = [
     in_table("stream", _stream_text, lambda name: name),
-    in_json("name", lambda each: each.name),
+    *attributes("name", "strangers"),
     in_json("log", lambda each: each.version is not None),
     Column("blobs>", "blobs", lambda each: each.blobs, count_text),
     Column("rows>", "rows", lambda each: each.rows, count_text),
@@ -74,7 +75,6 @@ STREAMS: list[Column[StreamSummary]] = [
     in_json("firstVersion", lambda each: each.first),
     Column("version>", "version", lambda each: each.version, count_text),
     Column("last commit (UTC)", "changed", lambda each: each.changed, time_text),
-    in_json("strangers", lambda each: list(each.strangers)),
 ]
 ENTRIES: list[Column[LogEntry]] = [
     in_table("version>", lambda entry: entry.version),
@@ -107,16 +107,9 @@ _WRITERS: list[Column[Mapping[str, Any]]] = [
     in_table("size>", lambda writer: writer.get("metrics", {}).get("bytesCompressed", 0), size_text),
 ]
 _UNFINISHED: list[Column[UnpublishedEntry]] = [
-    in_json("stream", lambda each: each.stream),
+    *attributes("stream", "missing", "lost", "stillThere"),
     in_json("version", lambda each: each.entry.version),
     in_json("blobs", lambda each: len(each.entry.blobs)),
-    in_json("missing", lambda each: list(each.missing)),
-    in_json("lost", lambda each: list(each.lost)),
-    in_json("stillThere", lambda each: list(each.still_there)),
-]
-_STAGED: list[Column[Leftover]] = [
-    in_json("name", lambda each: each.name),
-    in_json("since", lambda each: each.since),
 ]
 _REVERTED: list[Column[Sequence[LogEntry]]] = [
     in_json("versions", lambda entries: [entry.version for entry in entries]),
@@ -279,11 +272,12 @@ def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:
 
 def repair_json(plan: RepairPlan, done: RepairResult | None) -> dict[str, object]:
     """The document of `repair`."""
+    staged = attributes("name", "since")
     return {
         "streams": list(plan.streams),
         "unfinished": documents(_UNFINISHED, plan.unpublished),
-        "leftovers": documents(_STAGED, plan.leftovers),
-        "recent": documents(_STAGED, plan.recent),
+        "leftovers": documents(staged, plan.leftovers),
+        "recent": documents(staged, plan.recent),
         "revived": [each.name for each in plan.revived],
         "strangers": {stream: list(names) for stream, names in plan.strangers.items()},
         "unreadable": dict(plan.unreadable),

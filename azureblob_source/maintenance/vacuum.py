@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from azure_account.readback import ATTEMPTS, request_and_read_back
@@ -180,6 +181,15 @@ def vacuum(
     return VacuumResult(work.entries, work.blobs, tuple(work.foreign))
 
 
+class _Fate(Enum):
+    """Of a blob that an entry below the boundary names."""
+
+    DELETED = auto()
+    GONE = auto()
+    FOREIGN = auto()
+    """Another writer's blob has the name: it stays."""
+
+
 @dataclass
 class _Work:
     """One run of a vacuum, and what it has done."""
@@ -200,11 +210,9 @@ class _Work:
         """Delete the blobs of entries below the boundary, then the entries."""
         if not self.plan.log_only:
             blobs = [blob for entry in contents if entry is not None for blob in entry.blobs]
-            for blob, deleted in zip(blobs, self._each(self._delete_blob, blobs), strict=True):
-                if deleted is None:
-                    self.foreign.append(blob.name)
-                else:
-                    self.blobs += deleted
+            fates = self._each(self._delete_blob, blobs)
+            self.blobs += fates.count(_Fate.DELETED)
+            self.foreign += [blob.name for blob, fate in zip(blobs, fates, strict=True) if fate is _Fate.FOREIGN]
         self.delete_entries(entries)
 
     def delete_entries(self, entries: Sequence[ListedEntry]) -> None:
@@ -233,18 +241,17 @@ class _Work:
             lambda answer: _stuck(self.container, name, answer),
         )
 
-    def _delete_blob(self, blob: BlobEntry) -> bool | None:
-        """True if this call deleted it, False if it was gone before, None if another's blob has the name."""
+    def _delete_blob(self, blob: BlobEntry) -> _Fate:
         outcome = None
         for _ in range(ATTEMPTS):
             there = self.container.properties(blob.name)
             if there is None:
-                return outcome is not None
+                return _Fate.GONE if outcome is None else _Fate.DELETED  # by the attempt before
             if attempt_of(there.metadata) != blob.attempt:
-                return None
+                return _Fate.FOREIGN
             outcome = self.container.delete(blob.name, condition=Condition(if_match=there.etag))
             if isinstance(outcome, Done):
-                return True
+                return _Fate.DELETED
         raise _stuck(self.container, blob.name, outcome)
 
 

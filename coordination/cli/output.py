@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from azure_account.cli.texts import NONE, Column, count_text, documents, facts, in_json, in_table, new_table
+from azure_account.cli.texts import NONE, Column, attributes, count_text, documents, facts, in_json, in_table, new_table
 from coordination.cli.notes import listing, notes, task_state
 from coordination.cli.report import LeaderReport
 
@@ -100,10 +100,9 @@ def _processors(report: JobReport) -> list[Column[ProcessorReport]]:
         Column("processor", "processor", lambda each: each.processor),
         in_table("role", lambda each: _role(report, each), Text),  # empty for most
         in_table("heartbeat>", _heartbeat),
-        in_json("member", lambda each: each.member),
+        *attributes("member", "silent"),
         in_json("isLeader", lambda each: each.leads),
         in_json("ageSeconds", lambda each: each.age),
-        in_json("silent", lambda each: each.silent),
         Column("confirmed>", "confirmed", lambda each: each.confirmed),
         in_json("waitsFor", lambda each: each.waits or None),
         in_table("runs>", lambda each: len(each.running), count_text),
@@ -131,7 +130,7 @@ def _tasks(report: JobReport) -> list[Column[TaskReport]]:
         Column("task", "task", lambda each: each.task),
         Column("processor", "processor", lambda each: each.processor),
         Column("epoch>", "epoch", lambda each: each.epoch),
-        in_json("runsOn", lambda each: each.runs_on),
+        *attributes("runsOn"),
         Column("state", "state", lambda each: task_state(report, each)),
     ]
 

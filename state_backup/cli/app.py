@@ -77,9 +77,7 @@ class BackupOptions:
 
     offset: Annotated[
         list[str] | None,
-        typer.Option(
-            "--offset", metavar="KEY=VALUE", help="Where an input was; is kept with the checkpoint. Repeatable."
-        ),
+        typer.Option(metavar="KEY=VALUE", help="Where an input was; is kept with the checkpoint. Repeatable."),
     ] = None
     keep: Annotated[
         int | None,
@@ -87,11 +85,11 @@ class BackupOptions:
     ] = None
     may_be_empty: Annotated[
         list[str] | None,
-        typer.Option("--may-be-empty", metavar="STORE", help="All files of this store may be gone. Repeatable."),
+        typer.Option(metavar="STORE", help="All files of this store may be gone. Repeatable."),
     ] = None
     leave_out: Annotated[
         list[str] | None,
-        typer.Option("--leave-out", metavar="STORE", help="Go on without this store: it is dropped. Repeatable."),
+        typer.Option(metavar="STORE", help="Go on without this store: it is dropped. Repeatable."),
     ] = None
     epoch: Annotated[
         int | None,
@@ -100,16 +98,6 @@ class BackupOptions:
     job: Annotated[str, typer.Option(metavar="NAME", help="The job's name, for the snapshot index.")] = "state_backup"
     job_id: Annotated[str, typer.Option(metavar="ID", help="The job's id.")] = "1"
     task: Annotated[str, typer.Option(metavar="NAME", help="The task's name.")] = "0"
-
-    @property
-    def settings(self) -> WriterSettings:
-        """Of the writer."""
-        return WriterSettings(self.keep, self.epoch)
-
-    @property
-    def owner(self) -> TaskIdentity:
-        """Of the state."""
-        return TaskIdentity(self.job, self.job_id, self.task)
 
 
 @app.command(name="backup")
@@ -123,7 +111,7 @@ def backup_command(
     """
     shell = shell_of(ctx)
     state = _state(shell, where, common)
-    settings, owner, empty = given.settings, given.owner, given.may_be_empty or ()
+    empty, left_out = given.may_be_empty or (), given.leave_out or ()
     directories = checked_stores(_directories(stores), state.path)
     wrong = set(empty) - set(directories)
     if wrong:
@@ -131,10 +119,10 @@ def backup_command(
     offsets = _pairs(given.offset or (), "--offset", "KEY=VALUE")
     for directory in directories.values():
         _check_directory(directory)
-    left_out = given.leave_out or ()
     check_all_given(directories, left_out, state.path, next(iter(checkpoints(state)), None))  # before one is replaced
     with _warnings(shell), transfer(shell, "uploading") as report:
-        writer = open_state(state, owner, settings)
+        owner = TaskIdentity(given.job, given.job_id, given.task)
+        writer = open_state(state, owner, WriterSettings(given.keep, given.epoch))
         backed_up = {
             store: MayBeEmpty(directory) if store in empty else directory for store, directory in directories.items()
         }
@@ -180,7 +168,7 @@ def restore_command(
     shell = shell_of(ctx)
     state = _state(shell, where, common)
     directories = _directories(stores)
-    full = [directory for directory in directories.values() if _has_content(directory)]
+    full = [directory for directory in directories.values() if directory.is_dir() and any(directory.iterdir())]
     question = f"Replace what is in {', '.join(map(str, full))}?"
     if full and not confirmed(shell, one_line(question), common):
         lines = [] if shell.interactive else [f"Restoring replaces what is in {directory}." for directory in full]
@@ -346,26 +334,12 @@ def _check_directory(directory: Path) -> None:
         raise ConfigurationError("back up directory", str(directory), "it is no directory", "Check the path.")
 
 
-def _has_content(directory: Path) -> bool:
-    return directory.is_dir() and any(directory.iterdir())
-
-
-class _ToConsole(logging.Handler):
-    """Prints warnings as the command line prints everything."""
-
-    def __init__(self, shell: CommandContext) -> None:
-        super().__init__(logging.WARNING)
-        self._shell = shell
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print one."""
-        self._shell.say(record.getMessage())
-
-
 @contextmanager
 def _warnings(shell: CommandContext) -> Iterator[None]:
     """Print the warnings of the block on standard error."""
-    handler, loggers = _ToConsole(shell), [logging.getLogger(name) for name in ("state_backup", "azure_account")]
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: shell.say(record.getMessage())  # type: ignore[method-assign]
+    loggers = [logging.getLogger(name) for name in ("state_backup", "azure_account")]
     for logger in loggers:
         logger.addHandler(handler)
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from azure_account.cli.texts import (
     NONE,
     Column,
+    attributes,
     count_text,
     documents,
     files_text,
@@ -55,8 +56,7 @@ STATES: list[Column[FoundState]] = [
     in_table("condemned>", lambda each: each.record and len(each.record.condemned), count_text),
 ]
 _RECORD: list[Column[CheckpointRecord]] = [
-    in_json("epoch", lambda record: record.epoch),
-    in_json("keep", lambda record: record.keep),
+    *attributes("epoch", "keep"),
     in_json("condemned", lambda record: len(record.condemned)),
 ]
 _CHECKPOINT: list[Column[Checkpoint]] = [
@@ -74,31 +74,17 @@ SIZES: list[Column[CheckpointSize]] = [
 ]
 _VERIFIED: list[Column[VerificationResult]] = [
     *(column.of(lambda each: each.checkpoint) for column in (*_CHECKPOINT, _OFFSETS)),
-    in_json("files", lambda each: each.files),
-    in_json("bytes", lambda each: each.bytes),
-    in_json("whole", lambda each: each.whole),
-    in_json("dropped", lambda each: each.dropped),
+    *attributes("files", "bytes", "whole", "dropped"),
     in_json("faults", lambda each: documents(_FAULTS, each.faults)),
 ]
 _FAULTS: list[Column[Fault]] = [
-    in_json("store", lambda fault: fault.store),
+    *attributes("store", "blob", "cause"),
     in_json("path", lambda fault: fault.path or None),
-    in_json("blob", lambda fault: fault.blob),
-    in_json("cause", lambda fault: fault.cause),
 ]
-_TRANSFERRED: list[Column[BackedUpStore]] = [
-    in_json("uploadedFiles", lambda done: done.uploaded_files),
-    in_json("uploadedBytes", lambda done: done.uploaded_bytes),
-    in_json("retainedFiles", lambda done: done.retained_files),
-    in_json("retainedBytes", lambda done: done.retained_bytes),
-]
+_TRANSFERRED = attributes("uploadedFiles", "uploadedBytes", "retainedFiles", "retainedBytes")
 _RESTORED: list[Column[RestoreResult]] = [
     *(column.of(lambda done: done.checkpoint) for column in (*_CHECKPOINT, _OFFSETS)),
-    in_json("downloadedFiles", lambda done: done.downloaded_files),
-    in_json("downloadedBytes", lambda done: done.downloaded_bytes),
-    in_json("keptFiles", lambda done: done.kept_files),
-    in_json("keptBytes", lambda done: done.kept_bytes),
-    in_json("undeleted", lambda done: list(done.undeleted)),
+    *attributes("downloadedFiles", "downloadedBytes", "keptFiles", "keptBytes", "undeleted"),
     in_json("passedOver", lambda done: dict(done.passed_over)),
 ]
 
