@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from azure_account.documents.form import check_version
 from azure_account.readback import request_and_read_back
 from azure_account.values import IF_ABSENT, Condition, Conflict, Done, Entity, Missing, Unknown
 from coordination.names import checkpoint_key
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from azure_account.table import Table
     from foundation.errors import AzureBlobError
 
+FORMAT_VERSION = 1
 _PARTITION = "task"
 _PROPERTY_CHARACTERS = 30_000
 """A string property has at most 32,768 UTF-16 units."""
@@ -83,7 +85,7 @@ class CheckpointStore:
             before = TaskCheckpoint() if found is None else _checkpoint(task, found)
             if before.epoch > epoch:
                 cause = f"epoch {before.epoch} has taken it over from epoch {epoch}"
-                raise FencedError("Write the checkpoint of", f"task {task}", cause, "Stop this task.")
+                raise FencedError("write the checkpoint of", f"task {task}", cause, "Stop this task.")
             written = TaskCheckpoint(epoch, before.offsets if offsets is None else dict(offsets))
             condition = IF_ABSENT if found is None else Condition(if_match=found.etag)
             return self._table.replace(_entity(task, written), condition=condition)
@@ -93,7 +95,7 @@ class CheckpointStore:
 
         def unresolved(answer: Doubtful) -> AzureBlobError:
             cause = f"it stays unknown whether it was written ({answer})"
-            return TransientError("Write the checkpoint of", f"task {task}", cause, "Try again later.")
+            return TransientError("write the checkpoint of", f"task {task}", cause, "Try again later.")
 
         request_and_read_back(request, read_back, unresolved)
         return written
@@ -109,14 +111,18 @@ def _entity(task: str, checkpoint: TaskCheckpoint) -> Entity:
         raise ConfigurationError(reason)
     pieces = [text[start : start + _PROPERTY_CHARACTERS] for start in range(0, len(text), _PROPERTY_CHARACTERS)]
     named = {f"offsets{number}": piece for number, piece in enumerate(pieces)}
-    return Entity(_PARTITION, checkpoint_key(task), {"epoch": checkpoint.epoch, "pieces": len(pieces), **named})
+    own = {"formatVersion": FORMAT_VERSION, "epoch": checkpoint.epoch, "pieces": len(pieces)}
+    return Entity(_PARTITION, checkpoint_key(task), {**own, **named})
 
 
 def _checkpoint(task: str, entity: Entity) -> TaskCheckpoint:
     properties = entity.properties
     try:
+        check_version(properties["formatVersion"], FORMAT_VERSION, f"The checkpoint of task {task}")
         text = "".join(str(properties[f"offsets{number}"]) for number in range(int(properties["pieces"])))
         return TaskCheckpoint(int(properties["epoch"]), dict(json.loads(text)))
     except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigurationError):
+            raise
         reason = f"The checkpoint of task {task} is damaged ({error!r}). Restore it, or delete the entity."
         raise CorruptError(reason) from error

@@ -281,7 +281,7 @@ class LeaseLock:
             if self._error is not None:
                 raise self._error
             step = "Wait longer, or try again later."
-            raise ConflictError("Acquire", f"lock {self._target}", cause, step, elapsed=self._timeout)
+            raise ConflictError("acquire", f"lock {self._target}", cause, step, elapsed=self._timeout)
         return self
 
     def __exit__(

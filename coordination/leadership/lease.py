@@ -189,7 +189,7 @@ class Lease:
 
         def unresolved(answer: Doubtful) -> AzureBlobError:
             cause = f"no answer is received ({answer})"
-            return TransientError("Raise the epoch of", self.target, cause, "Try again later.")
+            return TransientError("raise the epoch of", self.target, cause, "Try again later.")
 
         answer = request_and_read_back(lambda: self._put(document, term, properties.etag), read_back, unresolved)
         begun = replace(term, epoch=document.epoch, expired=expired)

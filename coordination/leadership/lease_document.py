@@ -53,9 +53,9 @@ def from_json(data: bytes, blob: str) -> LeaseDocument:
         raise ConfigurationError(text)
     version, epoch = fields["formatVersion"], fields["epoch"]
     check_version(version, FORMAT_VERSION, f"Lease blob {blob}")
-    holder, lease_id = fields.get("holder", ""), fields.get("leaseId", "")
+    holder, lease_id = fields.get("holder"), fields.get("leaseId")
     whole = type(version) is int and type(epoch) is int and 0 <= epoch < 2**63
     if not (whole and isinstance(holder, str) and isinstance(lease_id, str)):
-        cause = "its epoch, holder or lease id has a wrong type"
+        cause = "its epoch, holder or lease id is absent or of a wrong type"
         raise damaged(f"Lease blob {blob}", cause, "Restore it, or delete it.")
     return LeaseDocument(epoch, holder, lease_id, {name: fields[name] for name in fields if name not in _OWN})

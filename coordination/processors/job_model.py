@@ -135,12 +135,12 @@ def from_content(content: Mapping[str, Any], blob: str = "the blob") -> Publishe
         return None
     try:
         current = _from_fields(content["jobModel"])
-        previous = content.get("previousJobModel")
+        previous = content["previousJobModel"]
         return PublishedModel(
             current,
             BarrierState(content["barrier"].removesuffix(f" {current.version}")),
             None if previous is None else _from_fields(previous),
-            _typed(content.get("timedOut", 0), int),
+            _typed(content["timedOut"], int),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         text = f"The job model is damaged in {blob} ({error!r}). Delete {blob}: the processors then agree on a new one."

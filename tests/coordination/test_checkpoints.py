@@ -96,8 +96,14 @@ def test_too_many_offsets_and_a_damaged_entity_are_named(account: MemoryAccount)
     store = store_of(account)
     with pytest.raises(ConfigurationError, match=r"The 20000 offsets of task t are .* holds 450,000\. Divide the task"):
         store.write("t", 1, {f"partition {number:20}": "1" for number in range(20_000)})
-    account.table("checkpoints").insert(Entity("task", "bad", {"epoch": 1, "pieces": 2, "offsets0": "{}"}))
-    with pytest.raises(CorruptError, match="checkpoint of task bad is damaged"):
+    table = account.table("checkpoints")
+    whole: dict[str, str | int] = {"formatVersion": 1, "epoch": 1, "pieces": 1, "offsets0": "{}"}
+    for name in whole:
+        table.replace(Entity("task", "bad", {key: value for key, value in whole.items() if key != name}))
+        with pytest.raises(CorruptError, match="checkpoint of task bad is damaged"):
+            store_of(account).read("bad")
+    table.replace(Entity("task", "bad", {**whole, "formatVersion": 2}))
+    with pytest.raises(ConfigurationError, match="bad has format version 2; this release reads up to 1. Upgrade"):
         store.read("bad")
 
 
@@ -126,8 +132,8 @@ def test_what_is_no_task_of_a_job_has_no_checkpoint(account: MemoryAccount, task
             refused()
 
 
-def test_a_task_whose_name_can_be_a_key_has_the_checkpoint_that_an_older_release_wrote(account: MemoryAccount) -> None:
-    properties: dict[str, str | int] = {"epoch": 7, "pieces": 1, "offsets0": '{"p":"10"}'}
+def test_a_task_whose_name_can_be_a_key_is_found_under_it(account: MemoryAccount) -> None:
+    properties: dict[str, str | int] = {"formatVersion": 1, "epoch": 7, "pieces": 1, "offsets0": '{"p":"10"}'}
     account.table("checkpoints").insert(Entity("task", "a%2Fb, daily", {**properties}))
     assert TaskCheckpoint(7, {"p": "10"}) == store_of(account).read("a%2Fb, daily")
     assert TaskCheckpoint() == store_of(account).read("a/b, daily")

@@ -238,9 +238,10 @@ def test_a_missing_permission_is_an_error_that_says_so(account: MemoryAccount) -
         (b"[1]", ConfigurationError, "is no lease blob"),
         (b'{"epoch":3}', ConfigurationError, "is no lease blob"),
         (b'{"formatVersion":2,"epoch":3}', ConfigurationError, "format version 2; this release reads up to 1. Upgrade"),
-        (b'{"formatVersion":1,"epoch":"3"}', CorruptError, "wrong type"),
-        (b'{"formatVersion":1,"epoch":true}', CorruptError, "wrong type"),
-        (b'{"formatVersion":1,"epoch":3,"holder":7}', CorruptError, "wrong type"),
+        (b'{"formatVersion":1,"epoch":3}', CorruptError, "is absent or of a wrong type"),
+        (b'{"formatVersion":1,"epoch":"3","holder":"","leaseId":""}', CorruptError, "wrong type"),
+        (b'{"formatVersion":1,"epoch":true,"holder":"","leaseId":""}', CorruptError, "wrong type"),
+        (b'{"formatVersion":1,"epoch":3,"holder":7,"leaseId":""}', CorruptError, "wrong type"),
     ],
 )
 def test_a_blob_with_other_content_is_refused(

@@ -17,7 +17,7 @@ def test_a_lock_is_held_by_one_and_renewed(account: MemoryAccount) -> None:
     with LeaseLock(blob_in(account), "one", LASTING) as lock:
         with pytest.raises(
             ConflictError,
-            match=r"Acquire lock box/jobs/flights failed after \d+\.\d s: another process has it \(LeaseAlreadyPresent",
+            match=r"acquire lock box/jobs/flights failed after \d+\.\d s: another process has it \(LeaseAlreadyPresent",
         ):
             LeaseLock(blob_in(account), "other", LASTING, timeout=1.5).__enter__()
         lock.check()
