@@ -16,7 +16,7 @@ COUNTERS: Table = {
     "barriersTimedOut": ("{barrier}", "barriers that ended without all processors of the model"),
     "processorsForgotten": ("{processor}", "dead processors whose rows the leader has deleted"),
     "tasksReassigned": ("{task}", "tasks that nobody ran after the barrier, and that the leader has given away again"),
-    "joinsAnew": ("{join}", "times that the processor has joined under a new id, its heartbeats being overdue"),
+    "rejoins": ("{join}", "times that the processor has joined under a new id, its heartbeats being overdue"),
     "tasksBegun": ("{task}", "tasks that the listener has begun"),
     "tasksStopped": ("{task}", "tasks that the listener has stopped"),
 }

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 180.0
 """For which `stop` waits for a listener; longer than `TaskQueries` waits for a query that does not stop."""
-OLDER_DEATH = 30.0
-"""Seconds. `death` of a processor whose row does not state it: it is of a release whose default this was."""
 
 
 @checked

@@ -21,8 +21,7 @@ from coordination.connect import brief_account
 from coordination.leadership.election import Deposed, Elected, Election, TermEnd
 from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
-from coordination.names import check_processor, check_tasks, names_of, tasks_digest
-from coordination.processors.coordinator_state import ProcessorDeclaration
+from coordination.names import check_processor, names_of
 from coordination.processors.listener_calls import ListenerError, TaskListener
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
@@ -89,51 +88,46 @@ class JobCoordinator:
         self._timing = timing or CoordinatorTiming()
         account, job = brief_account(where, self._timing.request), where.path
         names = names_of(where.container, job)
-        self._clock, self._tick = SYSTEM_CLOCK, min(self._timing.quick / 2, self._timing.margin / 4)
-
-        def new_id() -> str:
-            return f"{processor}-{uuid.uuid4().hex[:8]}"
-
         self._where, self._container = where, account.container(where.container)
         held = Lease(
             self._container,
             names.blob,
             processor,
             lease or JOB_LEASE,
-            clock=self._clock,
+            clock=SYSTEM_CLOCK,
             new_id=lambda: str(uuid.uuid4()),
         )
-        self._table = ProcessorTable(account.table(names.processors))
-        self._election = Election(held, keeps_refused=True)
-        fixed = () if callable(tasks) else check_tasks(tasks)
-        self._metrics = ProcessorMetrics(job, processor)
-        stated = ProcessorDeclaration(
-            tasks=tasks_digest(fixed) if fixed else "", name=processor if self._timing.restart else ""
-        )
+        self._clock, self._election = held.clock, Election(held, keeps_refused=True)
+        self._table, self._metrics = ProcessorTable(account.table(names.processors)), ProcessorMetrics(job, processor)
         self._participant = Participant(
             self._election,
             self._table,
             listener,
             tasks,
             self._timing,
-            new_id=new_id,
-            stated=stated,
+            new_id=lambda: f"{processor}-{uuid.uuid4().hex[:8]}",
+            name=processor,
             metrics=self._metrics,
             spawn=self._call,
         )
+        self._listener, self._ending = listener, threading.Lock()
         self._calls: set[int] = set()
         """The threads in which the listener is called."""
-        self._listener, self._ending = listener, threading.Lock()
         self._stopping, self._ended = threading.Event(), threading.Event()
-        self._threads = [
-            threading.Thread(target=self._repeat, args=(act, left), name=f"{job}-{name}", daemon=True)
-            for name, act, left in (
-                ("election", self._elect, lambda: self._participant.seconds_to_election),
-                ("poll", self._participant.poll, lambda: self._participant.seconds_to_poll),
-                ("beat", self._participant.beat, lambda: self._participant.seconds_to_beat),
-                ("watch", self._participant.expire, lambda: 0.0),
-                ("tasks", self._participant.list_tasks, lambda: self._participant.seconds_to_listing),
-            )
+        self._threads = self._new_threads(job)
+
+    def _new_threads(self, job: str) -> list[threading.Thread]:
+        one = self._participant
+        loops: dict[str, tuple[Callable[[], object], Callable[[], float]]] = {
+            "election": (self._elect, lambda: one.seconds_to("elect")),
+            "poll": (one.poll, lambda: one.seconds_to("poll")),
+            "beat": (one.beat, lambda: one.seconds_to("beat")),
+            "watch": (one.expire, lambda: 0.0),
+            "tasks": (one.list_tasks, lambda: one.seconds_to("list_tasks")),
+        }
+        return [
+            threading.Thread(target=self._repeat, args=loop, name=f"{job}-{name}", daemon=True)
+            for name, loop in loops.items()
         ]
 
     def start(self) -> None:
@@ -189,7 +183,7 @@ class JobCoordinator:
 
         What storage refuses may be a blip: it ends the coordinator when it has lasted until heartbeats are overdue.
         """
-        done_at = self._clock.monotonic()
+        done_at, tick = self._clock.monotonic(), min(self._timing.quick / 2, self._timing.margin / 4)
         while not self._stopping.is_set():
             try:
                 act()
@@ -204,9 +198,9 @@ class JobCoordinator:
             except Exception as error:  # noqa: BLE001 - a thread that ends without notice stops the job in silence
                 self._fail(error)
                 return
-            self._stopping.wait(self._tick)
+            self._stopping.wait(tick)
             while not self._stopping.is_set() and (seconds := left()) > 0:
-                self._stopping.wait(min(self._tick, seconds))  # in steps: it may be due earlier than it was
+                self._stopping.wait(min(tick, seconds))  # in steps: it may be due earlier than it was
 
     def _fail(self, error: Exception) -> None:
         if self._begin_to_end():

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from coordination.processors.job_model import BarrierState, Members, PublishedModel, next_model
 from coordination.processors.liveness import FailureDetector, observe
-from coordination.timing import OLDER_DEATH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,18 +31,18 @@ _GATHERING_POLLS = 2
 
 @dataclass(frozen=True)
 class ProcessorDeclaration:
-    """What a processor states of itself in its row. An older release writes none of it.
+    """What a processor states of itself in its row.
 
     death: seconds after which it is dead to others. tasks: a digest of its list of tasks, empty if that is a function.
     name: under which it restarts, empty if it does not. away: the seconds for which it keeps its tasks since it has
-    stopped in order; None while it runs. leads: the epoch in which the renewals of its lease replace its heartbeats.
+    stopped in order; 0 while it runs. leads: the epoch in which the renewals of its lease replace its heartbeats.
     waits: what it has been waiting for, for long, such as its listener; empty if nothing is.
     """
 
-    death: float | None = None
+    death: float
     tasks: str = ""
     name: str = ""
-    away: float | None = None
+    away: float = 0.0
     leads: int | None = None
     waits: str = ""
 
@@ -55,7 +54,7 @@ class ProcessorRow:
     processor: str
     version: int | None
     counter: int
-    stated: ProcessorDeclaration = field(default_factory=ProcessorDeclaration)
+    stated: ProcessorDeclaration
 
 
 @dataclass(frozen=True)
@@ -132,11 +131,11 @@ class Forget:
 
 
 @dataclass(frozen=True)
-class JoinAnew:
+class Rejoin:
     """The processor may be taken for dead: delete its rows, and go on under a new id."""
 
 
-Action: TypeAlias = StopTasks | BeginTasks | Confirm | Publish | Forget | JoinAnew
+Action: TypeAlias = StopTasks | BeginTasks | Confirm | Publish | Forget | Rejoin
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ def step(
     """
     if seen.overdue:
         stop = (StopTasks(state.running),) if state.running else ()
-        return state, (*stop, JoinAnew())
+        return state, (*stop, Rejoin())
     actions = _work(state, seen.published)
     if not seen.leads:  # who reads no rows must not take what it has seen as a leader for what there is later
         unknown = frozenset[str]()
@@ -201,14 +200,10 @@ def deaths(rows: Mapping[str, ProcessorRow], timing: CoordinatorTiming) -> dict[
     It is what the processor states, since it stops its tasks before that; not more than the barrier may last, since
     the others wait no longer for anybody.
     """
-    return {processor: _death(row.stated, timing) for processor, row in rows.items()}
-
-
-def _death(stated: ProcessorDeclaration, timing: CoordinatorTiming) -> float:
-    if stated.away is not None:
-        return stated.away
-    least = max(timing.death, OLDER_DEATH) if stated.death is None else max(timing.death, stated.death)
-    return max(timing.death, min(least, timing.barrier))
+    return {
+        processor: row.stated.away or max(timing.death, min(row.stated.death, timing.barrier))
+        for processor, row in rows.items()
+    }
 
 
 def after(state: ProcessorState, action: Action) -> ProcessorState:
@@ -220,7 +215,7 @@ def after(state: ProcessorState, action: Action) -> ProcessorState:
             return replace(state, running={**state.running, **tasks})
         case Confirm(version):
             return replace(state, confirmed=version)
-        case Publish() | Forget() | JoinAnew():
+        case Publish() | Forget() | Rejoin():
             return state
         case _:
             assert_never(action)
@@ -305,7 +300,7 @@ def _owners(published: PublishedModel) -> frozenset[str]:
 
 def _away(seen: Observation) -> frozenset[str]:
     """The processors that have stopped in order, and are expected back."""
-    return frozenset(row.processor for row in seen.newest.values() if row.stated.away is not None)
+    return frozenset(row.processor for row in seen.newest.values() if row.stated.away)
 
 
 def _led_until(seen: Observation) -> frozenset[str]:

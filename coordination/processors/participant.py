@@ -10,7 +10,7 @@ import logging
 import threading
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from azure_account.values import Done
 from coordination.leadership.election import Elected
@@ -19,7 +19,7 @@ from coordination.processors.coordinator_state import (
     BeginTasks,
     Confirm,
     Forget,
-    JoinAnew,
+    Rejoin,
     Observation,
     ProcessorDeclaration,
     ProcessorRow,
@@ -30,19 +30,19 @@ from coordination.processors.coordinator_state import (
     deaths,
     step,
 )
-from coordination.processors.job_model import BarrierState, from_content, to_content
+from coordination.processors.heartbeat import Heartbeat
+from coordination.processors.job_model import BarrierState
 from coordination.processors.listener_calls import ListenerCalls, ListenerError
 from coordination.processors.listing import TaskLister
+from coordination.processors.model_blob import ModelBlob
 from coordination.waits import Waits
-from foundation.errors import AzureBlobError, ConfigurationError, TransientError
+from foundation.errors import AzureBlobError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from coordination.leadership.election import Change, Deposed, Election
-    from coordination.leadership.lease import Term
     from coordination.processors.coordinator_state import Action
-    from coordination.processors.job_model import PublishedModel
     from coordination.processors.listener_calls import TaskListener
     from coordination.processors.listing import TaskSource
     from coordination.processors.processor_table import ProcessorTable
@@ -51,14 +51,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("coordination")
 
+Act: TypeAlias = Literal["elect", "poll", "beat", "list_tasks"]
+
 
 class Participant:
     """One processor. A thread calls `poll` again and again, others `beat`, `expire`, `elect` and `list_tasks`.
 
+    name: under which it restarts, if `timing.restart` is set.
     spawn: calls a function in a thread of its own, as `ListenerCalls` says; by default it is called at once.
 
     While it leads, the renewals of its lease are its heartbeats. It has its row say so first
     (`ProcessorDeclaration.leads`): the next leader then takes it for dead as soon as the lease has expired.
+
+    Two locks: `_writing` is held while its row is written. `_guard` is for its values, is taken last, and is never held
+    during a request or a call of the listener.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with, and settings
@@ -70,37 +76,32 @@ class Participant:
         timing: CoordinatorTiming,
         *,
         new_id: Callable[[], str],
-        stated: ProcessorDeclaration | None = None,
+        name: str = "",
         metrics: ProcessorMetrics | None = None,
         spawn: Callable[[Callable[[], None]], None] = lambda act: act(),
     ) -> None:
+        lease, now = election.lease, election.lease.clock.monotonic()
         self._election, self._table = election, table
-        self._timing, self._new_id, self._clock = timing, new_id, election.lease.clock
-        self._stated = replace(stated or ProcessorDeclaration(), death=timing.death)
-        self.state = ProcessorState(new_id())
+        self._timing, self._new_id, self._clock = timing, new_id, lease.clock
         self._metrics = metrics or ProcessorMetrics("", "")
-        self._waits = Waits(f"processor {self.state.processor} of {election.lease.target}", self._clock, timing.request)
-        self._lister = TaskLister(tasks, self._waits)
+        self.state = ProcessorState(new_id())
+        self._waits = Waits(f"processor {self.state.processor} of {lease.target}", self._clock, timing.request)
+        self._model = ModelBlob(lease, self._waits)
+        self._lister = TaskLister(tasks, self._waits, lease.target)
         self._calls = ListenerCalls(listener, self._clock, self._waits, spawn, self._metrics)
-        self._counter = 0
-        self._epoch: int | None = None
-        self._content: Mapping[str, Any] | None = None
-        self._published: PublishedModel | None = None
-        self._written: tuple[int, PublishedModel | None, str] | None = None
-        self._differing: frozenset[str] = frozenset()
-        now = self._clock.monotonic()
-        self._confirmed_at = now
-        """When the last heartbeat that succeeded had begun."""
+        stated = ProcessorDeclaration(timing.death, self._lister.digest, name if timing.restart else "")
+        self._heartbeat = Heartbeat(stated, now)
+        self._due: dict[Act, float] = dict.fromkeys(("elect", "poll", "beat", "list_tasks"), now)
         self._polled_at = now
         """When the last poll that succeeded has ended."""
-        self._election_due = self._poll_due = self._beat_due = self._listing_due = now
-        self._expired = False  # once overdue it stays so until it has joined again: others may have its tasks
-        self._stands_from = now  # a leader that could not act lets others lead for a while
-        self._led: int | None = None  # the epoch in which renewals are its heartbeats
-        self._told: int | None = None  # the epoch in which its row says so
-        self._older = False  # whether the leader has seen a row of an older release, which does not know that
-        self._acting = threading.RLock()  # guards the state
-        self._writing = threading.RLock()  # guards the row
+        self._stands_from = now
+        """A leader that could not act lets others lead for a while."""
+        self._guard = threading.Lock()
+        self._writing = threading.RLock()  # in virtual time the threads of a processor are greenlets of one thread
+
+    def seconds_to(self, act: Act) -> float:
+        """Until the next call of this method. It may become shorter: ask again in between."""
+        return max(0.0, self._due[act] - self._clock.monotonic())
 
     def elect(self) -> Change | None:
         """Take a step in the election, if one is due: renew the lease, or acquire it when a poll has found it free.
@@ -113,7 +114,7 @@ class Participant:
         finally:
             asks = self._election.term is not None or self._election.lease.free
             wait = max(self._election.wait if asks else 0.0, self._timing.quick / 2)
-            self._election_due = self._clock.monotonic() + wait
+            self._due["elect"] = self._clock.monotonic() + wait
 
     def _elect(self, *, unfit: bool) -> Change | None:
         if self._election.term is not None:
@@ -123,15 +124,15 @@ class Participant:
         change = self._election.step()
         self._election.lease.free = False  # until the next poll; if the step has raised it is repeated
         if isinstance(change, Elected):
-            self._poll_due = self._listing_due = self._clock.monotonic()
+            self._due["poll"] = self._due["list_tasks"] = self._clock.monotonic()
         return change
 
     def list_tasks(self) -> None:
         """Ask the function of tasks, if this processor leads. It may take as long as it likes."""
-        self._listing_due = self._clock.monotonic() + self._timing.heartbeat
-        term = self._election.term
-        if term is not None and self._election.leads():
-            self._lister.ask(term.epoch)
+        self._due["list_tasks"] = self._clock.monotonic() + self._timing.heartbeat
+        epoch = self._leads
+        if epoch is not None:
+            self._lister.ask(epoch)
 
     def poll(self) -> None:
         """Read and act. Errors of storage are raised; the next poll goes on from there.
@@ -140,14 +141,14 @@ class Participant:
         """
         self._calls.check()
         begun, overdue = self._clock.monotonic(), self.overdue
-        self._poll_due = begun + self._timing.quick
-        leads, term = self._election.leads(), self._election.term
-        epoch, published, etag = self._read(term if leads else None)
-        tasks = self._wanted(term.epoch) if leads and term is not None and etag else None
+        self._due["poll"] = begun + self._timing.quick
+        term = self._election.term if self._election.leads() else None
+        read = self._model.read(term)
+        tasks = None if term is None or not read.etag else self._lister.tasks(term.epoch, read.published)
         leads = tasks is not None  # who does not know the tasks of the job cannot distribute them
-        observation = Observation(
-            epoch=epoch,
-            published=published,
+        seen = Observation(
+            epoch=read.epoch,
+            published=read.published,
             rows=self._rows() if leads else (),
             begun=begun,
             overdue=overdue or self.overdue,
@@ -155,47 +156,28 @@ class Participant:
             tasks=tasks or (),
             expired=None if term is None else term.expired,
         )
-        with self._acting:
-            self.state, actions = step(self.state, observation, self._clock.monotonic(), self._timing)
-        self._act(actions, etag)
+        with self._guard:
+            self.state, actions = step(self.state, seen, self._clock.monotonic(), self._timing)
+        self._act(actions, read.etag)
         self._polled_at = self._clock.monotonic()
-        self._poll_due = self._polled_at + self._pause(observation)
-
-    @property
-    def seconds_to_election(self) -> float:
-        """Until the next call of `elect`."""
-        return max(0.0, self._election_due - self._clock.monotonic())
-
-    @property
-    def seconds_to_poll(self) -> float:
-        """Until the next call of `poll`. It may become shorter: ask again in between."""
-        return max(0.0, self._poll_due - self._clock.monotonic())
-
-    @property
-    def seconds_to_listing(self) -> float:
-        """Until the next call of `list_tasks`. It may become shorter: ask again in between."""
-        return max(0.0, self._listing_due - self._clock.monotonic())
-
-    @property
-    def seconds_to_beat(self) -> float:
-        """Until the next call of `beat`."""
-        return max(0.0, self._beat_due - self._clock.monotonic())
+        self._due["poll"] = self._polled_at + self._pause(seen)
 
     @property
     def overdue(self) -> bool:
         """Whether the others may take this processor for dead soon, so that it must not act."""
-        if self._expired:
-            return True
-        if self._led is not None:
-            term = self._election.term
-            return term is None or term.epoch != self._led or not self._election.leads()
-        return self._clock.monotonic() - self._confirmed_at >= self._timing.overdue_after
+        return self._heartbeat.overdue(self._clock.monotonic(), self._leads, self._timing.overdue_after)
+
+    @property
+    def _leads(self) -> int | None:
+        """The epoch in which it leads at this moment."""
+        term = self._election.term
+        return term.epoch if term is not None and self._election.lease.holds(term) else None
 
     def expire(self) -> None:
         """Begin to stop all tasks if the processor is overdue, and log what it waits for. Makes no request."""
         self._waits.report()
         if self.overdue:
-            self._expired = True
+            self._update(lambda last: replace(last, expired=True))
             self._run(StopTasks(self.state.running))
             self._calls.check()
 
@@ -205,7 +187,7 @@ class Participant:
         If the processor may have been dead to the others until now, its tasks stop.
         """
         begin = self._clock.monotonic()
-        self._beat_due = begin + self._timing.heartbeat
+        self._due["beat"] = begin + self._timing.heartbeat
         if self.overdue:
             self.expire()
         elif begin - self._polled_at < self._timing.silent_after and not self._hangs:
@@ -228,11 +210,10 @@ class Participant:
         self._calls.check()
         with self._writing:
             if self._timing.restart and not self.overdue:
-                self._stated = replace(self._stated, away=self._timing.restart, leads=None)
-                self._counter += 1
-                self._put(self._row())
+                self._update(lambda last: last.left(self._timing.restart))
+                self._put(self._row)
             else:
-                self._table.delete(self._row())
+                self._table.delete(self._row)
 
     def _await_listener(self, end: float) -> None:
         """Wait until the listener has returned; `ListenerError` when this time has come."""
@@ -247,77 +228,25 @@ class Participant:
 
     def gauges(self) -> dict[str, int]:
         """The values of `coordination.metrics.GAUGES` that are known."""
-        leads, state, published = self._election.leads(), self.state, self._published
+        leads, state, last = self._election.leads(), self.state, self._model.last
         values = {"leads": int(leads), "tasksRunning": len(state.running)}
-        if self._epoch is not None:
-            values["epoch"] = self._epoch
-        if published is not None:
-            values["jobModelVersion"] = published.current.version
+        if last.etag:
+            values["epoch"] = last.epoch
+        if last.published is not None:
+            values["jobModelVersion"] = last.published.current.version
         if leads:
             values["processorsAlive"] = len(state.alive | {state.processor})
         return values
 
-    # reading
-
-    def _read(self, term: Term | None) -> tuple[int, PublishedModel | None, str]:
-        """Epoch, model and ETag of the leased blob; the ETag is empty if there is no blob.
-
-        A leader does not read what it has written: nobody else can write it during its term.
-        """
-        if term is not None and self._written is not None and self._written[0] == term.epoch:
-            return self._written
-        with self._waits.on(f"blob {self._election.lease.target}"):
-            found = self._election.lease.read()
-        content = {} if found is None else found[0].content
-        if content is not self._content:  # it is parsed only when it is another one: it may have thousands of tasks
-            self._published, self._content = from_content(content, self._election.lease.target), content
-        self._epoch = None if found is None else found[0].epoch
-        if found is None:
-            return 0, None, ""
-        read = found[0].epoch, self._published, found[1]
-        self._written = read if term is not None and found[0].lease_id == term.lease_id else None
-        return read
-
     def _rows(self) -> tuple[ProcessorRow, ...]:
-        """All rows. What they say about the other processors is noted."""
         with self._waits.on("the table of the job's processors"):
             rows = self._table.rows()
-        self._older = any(row.stated.death is None for row in rows if row.processor != self.state.processor)
-        digest = self._stated.tasks
-        differing = frozenset(row.processor for row in rows if digest and row.stated.tasks not in ("", digest))
-        if differing - self._differing:
-            logger.warning(
-                "the list of tasks of %s is not that of %s, which leads %s: the tasks of the leader's list run. Give "
-                "all processors of the job the same list.",
-                ", ".join(sorted(differing)), self.state.processor, self._election.lease.target,
-            )  # fmt: skip
-        self._differing = differing
+        self._lister.compare(rows, self.state.processor)
         return rows
-
-    def _wanted(self, epoch: int) -> tuple[str, ...] | None:
-        """All tasks of the job; those of the model if the function fails, or has not answered. None if neither exists.
-
-        `ConfigurationError` if the function fails before there is a model, unless storage gave it no answer.
-        """
-        answer = self._lister.answer(epoch)
-        if isinstance(answer, tuple):
-            return answer
-        model = None if self._published is None else tuple(self._published.current.tasks)
-        if answer is None:
-            return model
-        step = "Mend the function that is given as tasks: it returns a list of names."
-        error = ConfigurationError("List the tasks of", self._election.lease.target, str(answer) or repr(answer), step)
-        if model is not None:
-            logger.error("%s The tasks stay as they are.", error)
-        elif isinstance(answer, TransientError):
-            raise answer
-        else:
-            raise error from answer
-        return model
 
     def _pause(self, seen: Observation) -> float:
         """Seconds until the next poll: short while a barrier is open, and not beyond the next death."""
-        published = self._published
+        published = self._model.last.published
         if published is None or published.barrier is BarrierState.START:
             return self._timing.quick
         if not seen.leads:
@@ -325,8 +254,6 @@ class Participant:
         now = self._clock.monotonic()
         due = self.state.liveness.next_death(now, deaths(seen.newest, self._timing))
         return self._timing.heartbeat if due is None else min(self._timing.heartbeat, max(due, self._timing.quick / 2))
-
-    # acting
 
     def _act(self, actions: Iterable[Action], etag: str) -> None:
         """Do what the step says, in its order, as a worker and as the leader.
@@ -354,7 +281,7 @@ class Participant:
                     self._table.delete(row)
                 self._metrics.count("processorsForgotten", dead)
                 return True
-            case JoinAnew():
+            case Rejoin():
                 return self._rejoin()
             case _:
                 assert_never(action)
@@ -366,7 +293,7 @@ class Participant:
         """
         if not self._calls.claim():
             return False
-        with self._acting:
+        with self._guard:
             if isinstance(action, StopTasks):
                 running = self.state.running
                 action = StopTasks({task: of for task, of in action.tasks.items() if running.get(task) == of})
@@ -386,21 +313,18 @@ class Participant:
 
     def _ran(self, action: StopTasks | BeginTasks) -> None:
         """The listener has returned."""
-        with self._acting:
+        self._note(action)
+        self._due["poll"] = self._clock.monotonic()
+
+    def _note(self, action: Action) -> None:
+        with self._guard:
             self.state = after(self.state, action)
-        self._poll_due = self._clock.monotonic()
 
     def _publish(self, action: Publish, etag: str) -> bool:
         term, published, watched = self._election.term, action.published, self.state.watched
-        self._written = None
-        if term is None or not self._election.leads():
+        if term is None or not self._election.leads() or not self._model.publish(term, published, etag):
             return False
-        answer = self._election.lease.write(term, to_content(published), etag)
-        if not isinstance(answer, Done):
-            return False
-        self._published, self._content = published, None
-        self._written = term.epoch, published, answer.etag
-        self._poll_due = self._clock.monotonic()  # what is published is for this processor too
+        self._due["poll"] = self._clock.monotonic()  # what is published is for this processor too
         if published.barrier is BarrierState.END and watched is not None and watched.barrier is BarrierState.START:
             seconds = self._clock.monotonic() - watched.since
             self._metrics.record("barrierSeconds", seconds)
@@ -419,12 +343,10 @@ class Participant:
 
     def _confirm(self, version: int | None) -> bool:
         with self._writing:
-            before = self._row()
-            self._counter += 1
-            if not self._put(ProcessorRow(self.state.processor, version, self._counter, self._says())):
+            before = self._row
+            if not self._put(self._update(Heartbeat.moved).row(self.state.processor, version)):
                 return False
-            with self._acting:
-                self.state = after(self.state, Confirm(version))
+            self._note(Confirm(version))
         self._table.delete(before)
         return True
 
@@ -433,23 +355,25 @@ class Participant:
             return False
         logger.warning(
             "processor %s has not confirmed its heartbeat for %.0f s: it joins %s again",
-            self.state.processor, self._clock.monotonic() - self._confirmed_at, self._election.lease.target,
+            self.state.processor, self._clock.monotonic() - self._heartbeat.confirmed_at, self._election.lease.target,
         )  # fmt: skip
         with self._writing:
-            self._expired = True
-            self._table.delete(self._row())
-            with self._acting:
+            self._update(lambda last: replace(last, expired=True))
+            self._table.delete(self._row)
+            with self._guard:
                 self.state = ProcessorState(self._new_id())
-            self._led = self._told = None
             begin = self._clock.monotonic()
-            self._counter += 1
-            if not self._put(self._row()):
+            self._update(Heartbeat.rejoining)
+            if not self._put(self._row):
                 return False
-            self._confirmed_at, self._expired = begin, False
-        self._metrics.count("joinsAnew")
+            self._update(lambda last: last.rejoined(begin))
+        self._metrics.count("rejoins")
         return True
 
-    # heartbeats
+    def _update(self, change: Callable[[Heartbeat], Heartbeat]) -> Heartbeat:
+        with self._guard:
+            self._heartbeat = change(self._heartbeat)
+            return self._heartbeat
 
     def _count_up(self, *, steps_down: bool = False) -> None:
         """Count up in the row, unless the renewals of a lease stand for that, and the row says so.
@@ -457,28 +381,25 @@ class Participant:
         If renewals are late the row counts again, so that a leader that loses its lease keeps its tasks.
         """
         with self._writing:
-            begin, term, waits = self._clock.monotonic(), self._election.term, self._waits.text()
-            leads = term.epoch if term is not None and not steps_down and self._renews(term) else None
-            if leads is not None:
-                if self._told == leads and not self._older and waits == self._stated.waits:
-                    return
-                self._led = leads  # before the row says so
-            self._counter += 1
-            self._stated = replace(self._stated, waits=waits)
-            stated = replace(self._stated, leads=leads)
-            if not self._put(ProcessorRow(self.state.processor, self.state.confirmed, self._counter, stated)):
+            begin, waits = self._clock.monotonic(), self._waits.text()
+            renewed = None if steps_down else self._renewed
+            if not self._heartbeat.due(renewed, waits):
                 return
-            if self.overdue:  # the answer has come too late
-                self._expired = True
-            else:
-                self._led, self._told, self._confirmed_at = leads, leads, begin
+            self._update(lambda last: last.counted_up(renewed, waits))
+            if not self._put(self._row):
+                return
+            too_late = self.overdue
+            self._update(lambda last: replace(last, expired=True) if too_late else last.confirmed(renewed, begin))
         self.expire()
 
-    def _renews(self, term: Term) -> bool:
-        """Whether the lease was renewed of late."""
-        timing = self._election.lease.timing
+    @property
+    def _renewed(self) -> int | None:
+        """The epoch in which the processor leads, if the lease was renewed of late."""
+        term, timing = self._election.term, self._election.lease.timing
+        if term is None or not self._election.lease.holds(term):
+            return None
         since = timing.duration - timing.margin - (term.deadline - self._clock.monotonic())
-        return self._election.leads() and since < 2 * timing.renew_every
+        return term.epoch if since < 2 * timing.renew_every else None
 
     def _resign(self) -> Deposed | None:
         """End the term, so that another process leads at once; this one goes on as a worker if it is not overdue.
@@ -488,9 +409,9 @@ class Participant:
         ended = self._election.expire()
         if ended is not None:
             return ended
-        if self._led is not None and not self.overdue:
+        if self._heartbeat.led is not None and not self.overdue:
             self._count_up(steps_down=True)
-            if self._told is not None:
+            if self._heartbeat.told is not None:
                 return None
         self._stands_from = self._clock.monotonic() + 2 * self._timing.death
         return self._election.resign()
@@ -506,8 +427,6 @@ class Participant:
         self._metrics.count("heartbeatsSent" if done else "heartbeatsFailed")
         return done
 
-    def _says(self) -> ProcessorDeclaration:
-        return replace(self._stated, leads=self._led)
-
+    @property
     def _row(self) -> ProcessorRow:
-        return ProcessorRow(self.state.processor, self.state.confirmed, self._counter, self._says())
+        return self._heartbeat.row(self.state.processor, self.state.confirmed)

@@ -1,7 +1,7 @@
 """The processor table: a row for each processor, under the version of the job model that it has confirmed.
 
 PartitionKey is that version, or `UNASSIGNED`; RowKey is the processor's id. Each processor writes its own rows only;
-the leader deletes those that are left over.
+the leader deletes those that are left over. A row has all of its properties always.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from __future__ import annotations
 import logging
 import math
 import re
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+from azure_account.documents.form import check_version
 from azure_account.values import Entity
 from coordination.processors.coordinator_state import ListedRow, ProcessorDeclaration, ProcessorRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from azure_account.table import Table
     from azure_account.values import Outcome
 
+FORMAT_VERSION = 1
 UNASSIGNED = "UNASSIGNED"
 _VERSION = re.compile("0|[1-9][0-9]{0,18}")
-_NO_VERSION = -1
+_UNREADABLE = ProcessorDeclaration(death=math.inf)
+"""Of a row that is damaged: as long as a barrier lasts its processor may be alive."""
 logger = logging.getLogger("coordination")
 
 
@@ -39,8 +41,7 @@ class ProcessorTable:
 
     def put(self, row: ProcessorRow, *, leads: bool) -> Outcome:
         """Insert or replace a processor's row: its heartbeat."""
-        properties = {"liveness": row.counter, "isLeader": leads, **_to_properties(row.stated)}
-        return self._table.replace(Entity(_partition(row.version), row.processor, properties))
+        return self._table.replace(_entity(row, leads=leads))
 
     def delete(self, row: ProcessorRow) -> Outcome:
         """Delete a row."""
@@ -49,70 +50,85 @@ class ProcessorTable:
     def rows(self) -> tuple[ProcessorRow, ...]:
         """All rows. Each one that is damaged is reported in the log, once.
 
-        One without a counter keeps its place, since its processor may be alive: its next heartbeat replaces it. One
-        under a key that is no version is left out.
+        It keeps its place, since its processor may be alive: its next heartbeat replaces it. One under a key that is no
+        version is left out. `ConfigurationError` for a row that a newer release has written.
         """
         return tuple(row for entity in self._table.query() if (row := self._row(entity)) is not None)
-
-    def _row(self, entity: Entity) -> ProcessorRow | None:
-        version, counter = _version(entity.partition_key), entity.properties.get("liveness")
-        if isinstance(counter, int) and not isinstance(counter, bool) and version != _NO_VERSION:
-            return ProcessorRow(entity.row_key, version, counter, _stated(entity.properties))
-        key = (entity.partition_key, entity.row_key)
-        if key not in self._reported:
-            self._reported.add(key)
-            logger.warning(
-                "Row %s/%s of table %s is damaged (liveness %r). Delete it, unless it disappears by itself.",
-                *key,
-                self._table.name,
-                counter,
-            )
-        return None if version == _NO_VERSION else ProcessorRow(entity.row_key, version, -1)
 
     def listed(self) -> tuple[ListedRow, ...]:
         """All rows with what only an observer needs."""
         return tuple(
-            ListedRow(row, bool(entity.properties.get("isLeader", False)), entity.age or 0.0)
+            ListedRow(row, bool(entity.properties.get("isLeader")), entity.age or 0.0)
             for entity in self._table.query()
             if (row := self._row(entity)) is not None
         )
 
+    def _row(self, entity: Entity) -> ProcessorRow | None:
+        key = (entity.partition_key, entity.row_key)
+        name = "Row {}/{} of table {}".format(*key, self._table.name)
+        check_version(entity.properties.get("formatVersion"), FORMAT_VERSION, name)
+        try:
+            return _parse(entity)
+        except (KeyError, TypeError, ValueError) as error:
+            if key not in self._reported:
+                self._reported.add(key)
+                logger.warning("%s is damaged (%r). Delete it, unless it disappears by itself.", name, error)
+        with suppress(ValueError):
+            return ProcessorRow(entity.row_key, _version(entity), -1, _UNREADABLE)
+        return None
 
-def _to_properties(stated: ProcessorDeclaration) -> dict[str, str | float]:
-    """What is not stated is not stored. An older release ignores all of it."""
-    epoch = None if stated.leads is None else str(stated.leads)  # an epoch may be more than 32 bits
-    texts = {"leads": epoch, "name": stated.name, "tasks": stated.tasks, "waits": stated.waits}
-    named = {"death": stated.death, "away": stated.away, **texts}
-    return {key: value for key, value in named.items() if value is not None and value != ""}
+
+def _entity(row: ProcessorRow, *, leads: bool) -> Entity:
+    stated = row.stated
+    properties: dict[str, str | float] = {
+        "formatVersion": FORMAT_VERSION,
+        "liveness": row.counter,
+        "isLeader": leads,
+        "death": stated.death,
+        "away": stated.away,
+        "leads": "" if stated.leads is None else str(stated.leads),  # an epoch may be more than 32 bits
+        "name": stated.name,
+        "tasks": stated.tasks,
+        "waits": stated.waits,
+    }
+    return Entity(_partition(row.version), row.processor, properties)
 
 
-def _stated(properties: Mapping[str, str | float | bool]) -> ProcessorDeclaration:
-    """What a row states. A value that cannot be is taken for none."""
-    epoch = properties.get("leads")
-    return ProcessorDeclaration(
-        _seconds(properties.get("death")),
-        _text(properties.get("tasks")),
-        _text(properties.get("name")),
-        _seconds(properties.get("away")),
-        int(epoch) if isinstance(epoch, str) and _VERSION.fullmatch(epoch) else None,
-        _text(properties.get("waits")),
+def _parse(entity: Entity) -> ProcessorRow:
+    """`KeyError`, `TypeError` or `ValueError` if the row is damaged."""
+    of = entity.properties
+    _typed(of["formatVersion"], int)
+    _typed(of["isLeader"], bool)
+    leads = _typed(of["leads"], str)
+    stated = ProcessorDeclaration(
+        death=float(_typed(of["death"], float, int)),
+        tasks=_typed(of["tasks"], str),
+        name=_typed(of["name"], str),
+        away=float(_typed(of["away"], float, int)),
+        leads=int(leads) if leads else None,
+        waits=_typed(of["waits"], str),
     )
+    if not (stated.death > 0 and 0 <= stated.away < math.inf):
+        raise ValueError(stated)
+    return ProcessorRow(entity.row_key, _version(entity), _typed(of["liveness"], int), stated)
 
 
-def _seconds(value: object) -> float | None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if number and 0 < value < math.inf else None  # type: ignore[arg-type, operator]
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _typed(value: Any, *types: type) -> Any:
+    """The value, if it is of one of these types: true is no number."""
+    if type(value) not in types:
+        raise TypeError(value)
+    return value
 
 
 def _partition(version: int | None) -> str:
     return UNASSIGNED if version is None else str(version)
 
 
-def _version(partition: str) -> int | None:
-    if partition == UNASSIGNED:
+def _version(entity: Entity) -> int | None:
+    """`ValueError` for a key that is no version."""
+    key = entity.partition_key
+    if key == UNASSIGNED:
         return None
-    return int(partition) if _VERSION.fullmatch(partition) else _NO_VERSION
+    if not _VERSION.fullmatch(key):
+        raise ValueError(key)
+    return int(key)

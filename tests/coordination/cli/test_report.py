@@ -29,7 +29,7 @@ MOVED = PublishedModel(EIGHT, BarrierState.END, SEVEN)
 def row(
     processor: str, version: int | None, age: float = 1.0, *, leads: bool = False, counter: int = 1, waits: str = ""
 ) -> ListedRow:
-    return ListedRow(ProcessorRow(processor, version, counter, ProcessorDeclaration(waits=waits)), leads, age)
+    return ListedRow(ProcessorRow(processor, version, counter, ProcessorDeclaration(14.0, waits=waits)), leads, age)
 
 
 def report_of(

@@ -113,16 +113,17 @@ def stops_after_the_barrier(patch: pytest.MonkeyPatch) -> None:
 
 def compares_clocks(patch: pytest.MonkeyPatch) -> None:
     """The row has the time of its processor, and the leader compares it with its own."""
+    put = Participant._put
 
-    def with_time(self: Participant) -> ProcessorRow:
-        return ProcessorRow(self.state.processor, self.state.confirmed, int(self._clock.monotonic()))
+    def with_time(self: Participant, row: ProcessorRow) -> bool:
+        return put(self, replace(row, counter=int(self._clock.monotonic())))
 
     def by_time(_: FailureDetector, counters: Mapping[str, int], *__: object) -> FailureDetector:
         return FailureDetector(
             {each: CounterObservation(counter, float(counter), 2) for each, counter in counters.items()}
         )
 
-    patch.setattr(Participant, "_row", with_time)
+    patch.setattr(Participant, "_put", with_time)
     patch.setattr(coordinator_state, "observe", by_time)
 
 

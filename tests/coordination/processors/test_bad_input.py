@@ -205,7 +205,11 @@ def test_terms_are_counted_with_the_reason_of_their_end(
         (b"day,flights\n1,842\n", ConfigurationError, "holds no JSON .* Name another one, or delete it"),
         (b'{"name":"flights"}', ConfigurationError, "is no lease blob: it has no formatVersion and epoch"),
         (b'{"formatVersion":99,"epoch":1}', ConfigurationError, "format version 99; this release reads up to 1. Upgr"),
-        (b'{"formatVersion":1,"epoch":-1}', CorruptError, "its epoch, holder or lease id has a wrong type. Restore it"),
+        (
+            b'{"formatVersion":1,"epoch":-1,"holder":"","leaseId":""}',
+            CorruptError,
+            "its epoch, holder or lease id is absent or of a wrong type. Restore it",
+        ),
     ],
 )
 def test_a_blob_with_other_content_is_left_as_it_is_and_named(
@@ -303,7 +307,7 @@ def test_tasks_that_are_no_names_are_refused(account: MemoryAccount, running: Ru
         with pytest.raises(ConfigurationError, match=f"{message}|Argument tasks of JobCoordinator"):
             JobCoordinator(Location.in_account(account, "box/flights"), tasks=tasks, listener=Listener())
     listener = running.start(account, lambda: tasks)
-    with pytest.raises(ConfigurationError, match=rf"List the tasks of box/{NAMES.blob} failed: ({message}).* Mend the"):
+    with pytest.raises(ConfigurationError, match=rf"list the tasks of box/{NAMES.blob} failed: ({message}).* Mend the"):
         raise failure_of(listener)
 
 
@@ -315,7 +319,7 @@ def test_a_function_of_tasks_that_raises_stops_the_leader_with_the_cause(
 
     error = failure_of(running.start(account, fail))
     assert isinstance(error, ConfigurationError)
-    assert f"List the tasks of box/{NAMES.blob} failed: 'topic'. Mend the function" in str(error)
+    assert f"list the tasks of box/{NAMES.blob} failed: 'topic'. Mend the function" in str(error)
     assert isinstance(error.__cause__, KeyError)
 
 

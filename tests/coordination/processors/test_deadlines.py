@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
 from coordination.checkpoints import CheckpointStore
 from coordination.leadership.lease import Lease, Renewed, Term
+from coordination.leadership.lease_document import LeaseDocument
 from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
 from coordination.processors.coordinator_state import (
@@ -108,12 +110,14 @@ def test_a_newcomer_gets_tasks_when_its_counter_has_risen_twice() -> None:
     assert [0, 0, 1, 1] == counts
 
 
-def test_a_row_of_an_older_release_is_dead_after_the_time_that_was_its_default() -> None:
-    state = ProcessorState(
-        "a", FailureDetector({"a": CounterObservation(1, 0), "b": CounterObservation(1, 0)}), SEVEN.of("a"), 7
-    )
-    rows = (ProcessorRow("a", 7, 1, OURS), ProcessorRow("b", 7, 1))
-    for now, alive in ((29.9, {"a", "b"}), (30.0, {"a"})):
+@pytest.mark.parametrize(("stated", "dead_after"), [(1, 14), (20, 20), (math.inf, 60)])
+def test_a_processor_is_dead_after_the_time_that_it_states_but_not_later_than_a_barrier(
+    stated: float, dead_after: float
+) -> None:
+    watched = FailureDetector({"a": CounterObservation(1, 0), "b": CounterObservation(1, 0)})
+    state = ProcessorState("a", watched, SEVEN.of("a"), 7)
+    rows = (ProcessorRow("a", 7, 1, OURS), ProcessorRow("b", 7, 1, ProcessorDeclaration(stated)))
+    for now, alive in ((dead_after - 0.1, {"a", "b"}), (dead_after, {"a"})):
         after, _ = step(state, seen(PublishedModel(SEVEN, BarrierState.END), *rows, begun=now), now, TIMING)
         assert alive == after.alive
 
@@ -150,7 +154,7 @@ def test_the_deadline_of_a_lease_is_counted_from_before_each_request() -> None:
         clock.advance(4 if attempt.operation.endswith("lease") else 0)
 
     container = account.restarted(FaultInjector(slow)).container("box")
-    container.put("blob", b'{"formatVersion":1,"epoch":0}')
+    container.put("blob", LeaseDocument(0).to_json())
     timing, lease_id = LeaseTiming(), "50000000-0000-0000-0000-000000000001"
     lease = Lease(container, "blob", "one", timing, clock=clock, new_id=lambda: lease_id)
     begin = clock.monotonic()
@@ -231,7 +235,7 @@ def test_an_election_whose_lease_is_lost_while_heartbeats_are_overdue_pauses_bet
     job.clock.advance(60)
     for _ in range(5):
         one.participant.elect()
-        assert one.participant.seconds_to_election >= TIMING.quick / 2
+        assert one.participant.seconds_to("elect") >= TIMING.quick / 2
     assert one.election.term is None
 
 

@@ -89,7 +89,7 @@ def test_dead_processors_barriers_in_vain_and_orphans_are_counted_by_the_leader(
     job.settle(30)
 
 
-def test_heartbeats_that_fail_and_joins_anew_are_counted(exported: Exported) -> None:
+def test_heartbeats_that_fail_and_rejoins_are_counted(exported: Exported) -> None:
     job = Job(TASKS)
     one = job.join("one")
     job.settle(9)
@@ -102,9 +102,9 @@ def test_heartbeats_that_fail_and_joins_anew_are_counted(exported: Exported) -> 
     job.clock.advance(TIMING.death)
     with pytest.raises(TransientError):
         refused.participant.poll()
-    assert (0, 0) == (exported.of("joinsAnew"), exported.of("heartbeatsSent", processor="two"))
+    assert (0, 0) == (exported.of("rejoins"), exported.of("heartbeatsSent", processor="two"))
     refused.participant.poll()
-    assert (1, 1) == (exported.of("joinsAnew"), exported.of("heartbeatsSent", processor="two"))
+    assert (1, 1) == (exported.of("rejoins"), exported.of("heartbeatsSent", processor="two"))
     assert one.running
 
 

@@ -15,6 +15,7 @@ from coordination.processors.coordinator_state import (
     BeginTasks,
     Confirm,
     Observation,
+    ProcessorDeclaration,
     ProcessorRow,
     ProcessorState,
     Publish,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 TASKS = [f"t{number}" for number in range(6)]
 MODEL = JobModel(7, ("a", "b"), {"t1": Assignment("a", 7), "t2": Assignment("b", 7)})
 END = PublishedModel(MODEL, BarrierState.END)
+OURS = ProcessorDeclaration(TIMING.death)
 
 
 def observation(published: PublishedModel, *rows: ProcessorRow, begun: float, leads: bool = True) -> Observation:
@@ -42,7 +44,7 @@ def observation(published: PublishedModel, *rows: ProcessorRow, begun: float, le
 
 def test_who_has_confirmed_and_lost_the_answer_confirms_again_and_begins() -> None:
     state = ProcessorState("b", running={"t9": 3}, confirmed=6)
-    seen = observation(END, ProcessorRow("a", 7, 1), ProcessorRow("b", 7, 1), begun=0, leads=False)
+    seen = observation(END, ProcessorRow("a", 7, 1, OURS), ProcessorRow("b", 7, 1, OURS), begun=0, leads=False)
     _, actions = step(state, seen, 1, TIMING)
     assert (StopTasks({"t9": 3}), Confirm(7), BeginTasks({"t2": 7})) == actions
 
@@ -63,7 +65,7 @@ def test_a_confirmation_whose_answer_is_lost_leaves_no_task_without_its_processo
         assert two.running
 
 
-def test_a_processor_that_joins_anew_while_the_model_is_in_effect_gets_tasks_again() -> None:
+def test_a_processor_that_rejoins_while_the_model_is_in_effect_gets_tasks_again() -> None:
     job = Job(TASKS)
     one, two = job.join("one"), job.join("two")
     job.settle(9)
@@ -127,7 +129,7 @@ def test_a_member_without_a_row_of_the_version_in_effect_loses_its_tasks_after_t
     state, now = ProcessorState("a", running={"t1": 7}, confirmed=7), 0.0
     published: list[Publish] = []
     while not published:
-        seen = observation(END, ProcessorRow("a", 7, int(now)), ProcessorRow("b", 6, int(now)), begun=now)
+        seen = observation(END, ProcessorRow("a", 7, int(now), OURS), ProcessorRow("b", 6, int(now), OURS), begun=now)
         state, actions = step(state, seen, now, TIMING)
         published = [action for action in actions if isinstance(action, Publish)]
         if not published:
@@ -166,7 +168,7 @@ def test_a_member_that_stands_by_without_a_row_is_no_reason_for_a_new_model() ->
     model = replace(MODEL, tasks={"t1": Assignment("a", 7), "t2": Assignment("a", 7)})
     state, now = ProcessorState("a", running=model.of("a"), confirmed=7), 0.0
     for _ in range(20):
-        rows = (ProcessorRow("a", 7, int(now)), ProcessorRow("b", 6, int(now)))
+        rows = (ProcessorRow("a", 7, int(now), OURS), ProcessorRow("b", 6, int(now), OURS))
         state, actions = step(state, observation(replace(END, current=model), *rows, begun=now), now, TIMING)
         assert not actions
         now += TIMING.heartbeat
@@ -207,7 +209,7 @@ def test_a_listener_that_is_too_slow_loses_its_tasks_to_those_that_are_not() -> 
 
 def test_after_is_the_state_in_which_the_same_step_does_nothing() -> None:
     state = ProcessorState("b", running={"t9": 3}, confirmed=6)
-    seen = observation(END, ProcessorRow("a", 7, 1), ProcessorRow("b", 7, 1), begun=0, leads=False)
+    seen = observation(END, ProcessorRow("a", 7, 1, OURS), ProcessorRow("b", 7, 1, OURS), begun=0, leads=False)
     state, actions = step(state, seen, 1, TIMING)
     for action in actions:
         state = after(state, action)

@@ -211,7 +211,7 @@ class World:
         for act in (one.expire, one.elect, one.list_tasks, one.poll, one.beat):
             self.attempt(act)
         self.seen["leads"] += process.election.leads()
-        self.seen["joined anew"] += process.participant.state.processor not in self.seen_ids(process)
+        self.seen["rejoined"] += process.participant.state.processor not in self.seen_ids(process)
 
     def attempt(self, act: Callable[[], object]) -> None:
         """Do what a thread does; its errors are those of storage, or of a listener that refuses to stop."""
@@ -395,7 +395,7 @@ EVENTS = (
     "left",
     "died leading",
     "died running",
-    "joined anew",
+    "rejoined",
     "deleted",
     "stop refused",
     "crashed in a loop",

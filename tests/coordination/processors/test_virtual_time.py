@@ -253,10 +253,10 @@ def test_drivers_that_start_tasks_slowly_keep_them() -> None:
     for each in job.processors:
         each.begin_seconds = 25
     job.schedule.run(job.is_shared)
-    job.begun = 0
+    job.begun, ids = 0, [each.participant.state.processor for each in job.processors]
     job.schedule.run_for(300)
     assert 0 == job.begun
-    assert 0 == job.seen["joined anew"]
+    assert ids == [each.participant.state.processor for each in job.processors], "nobody has joined again"
 
 
 def test_a_stop_that_takes_longer_than_half_of_the_barrier_holds_up_nobody_and_ends_no_driver() -> None:

@@ -24,7 +24,6 @@ from azure_account.service import Failure
 from coordination.leadership.election import Election
 from coordination.leadership.lease import Lease
 from coordination.names import names_of
-from coordination.processors.coordinator_state import ProcessorDeclaration
 from coordination.processors.listener_calls import ListenerError
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
@@ -169,16 +168,16 @@ class Processor:
             job.listed,
             job.timing,
             new_id=lambda: f"{name}-{new_id()}",
-            stated=ProcessorDeclaration(name=name if job.timing.restart else ""),
+            name=name,
             spawn=lambda act: job.schedule.call(self, act),
         )
         tick = min(job.timing.quick / 2, job.timing.margin / 4)
         for act, left in (
-            (self.participant.elect, lambda: self.participant.seconds_to_election),
-            (self.participant.poll, lambda: self.participant.seconds_to_poll),
-            (self.participant.beat, lambda: self.participant.seconds_to_beat),
+            (self.participant.elect, lambda: self.participant.seconds_to("elect")),
+            (self.participant.poll, lambda: self.participant.seconds_to("poll")),
+            (self.participant.beat, lambda: self.participant.seconds_to("beat")),
             (self.participant.expire, lambda: 0.0),
-            (self.participant.list_tasks, lambda: self.participant.seconds_to_listing),
+            (self.participant.list_tasks, lambda: self.participant.seconds_to("list_tasks")),
         ):
             job.schedule.start(self, partial(self._repeat, act, left, tick), delay)
 
