@@ -6,6 +6,7 @@ stream's writer. This package needs pyspark and no particular sink.
 
 from __future__ import annotations
 
-from coordination.spark.queries import LeaderQuery, QueryLimits, TaskQueries, TaskQuery
+from coordination.spark.queries import LeaderQuery, QueryLimits, TaskQueries
+from coordination.spark.task_states import TaskQuery
 
 __all__ = ["LeaderQuery", "QueryLimits", "TaskQueries", "TaskQuery"]

@@ -1,9 +1,4 @@
-"""The streaming queries of a driver: one for each task that is assigned to it.
-
-    assigned ─► prepare ─► start ─► runs ─► ends by itself ─► finish ─► done
-                                     │ └─► fails ─► waits ─► prepared and started again
-                                     │       └─ since it is fenced ─► waits until the task is taken away
-                                     └─► taken away ─► stopped
+"""The streaming queries of a driver: one for each task that is assigned to it, in the states of `task_states`.
 
 A query that fails does not touch the others. It is started again after 1 s, 2 s, 4 s … up to a minute, which begins
 again when it has run for ten minutes. A query that fails since its sink refuses the epoch (`FencedError`) belongs to
@@ -17,22 +12,34 @@ thread with an active session. They are stopped by the coordinator's threads.
 from __future__ import annotations
 
 import logging
-import math
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from coordination.spark import task_states
+from coordination.spark.task_states import (
+    Done,
+    Expiring,
+    Fenced,
+    Prepared,
+    Preparing,
+    Running,
+    State,
+    TaskQuery,
+    Waiting,
+)
 from coordination.waits import Waits
 from foundation.arguments import Natural, Wait, checked
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import FencedError
 from foundation.parallel import pool
 from foundation.worker_errors import own_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from coordination.leadership.leader import LeaderElector
     from coordination.processors.coordinator import JobCoordinator
@@ -40,7 +47,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("coordination")
 
 _POLL_SECONDS = 1.0
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 60.0
 _MENDED_SECONDS = 600.0
 _REPORT_SECONDS = 60.0
 _STOP_TIMEOUT = "spark.sql.streaming.stopTimeout"
@@ -48,29 +54,15 @@ _STOP_TIMEOUT = "spark.sql.streaming.stopTimeout"
 _ERROR_OF_PYTHON = re.compile(r"[\w.]+(Error|Exception): ")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Task:
-    """A task of this driver. Times are seconds of the monotonic clock.
-
-    due: when it is to be prepared and started. last_failure: of its query, or of the start of one; None when it has run
-    long enough. preparing: a thread prepares it. prepared: it may be started.
-    expired: it is being stopped, since the task is taken away. abandoned: nobody waits for its start any more.
-    done: its query has ended by itself, and was finished.
-    """
+    """failures: since it has last run long enough, when also the last one is forgotten."""
 
     name: str
     epoch: int
-    due: float = 0.0
-    query: TaskQuery | None = None
-    started_at: float = 0.0
+    state: State = field(default_factory=Waiting)
     failures: int = 0
     last_failure: Exception | None = None
-    fenced_at: float | None = None
-    preparing: bool = False
-    prepared: bool = False
-    expired: bool = False
-    abandoned: bool = False
-    done: bool = False
 
 
 @checked
@@ -90,20 +82,6 @@ class QueryLimits:
     start_seconds: Wait = 60.0
 
 
-class TaskQuery(Protocol):
-    """What runs for a task: a streaming query, or a process or thread that looks like one."""
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802 - Spark's name
-        """Whether it runs. Asked only if there is something to finish."""
-
-    def exception(self) -> Exception | None:
-        """What it has failed with; None while it runs, and if it has ended without an error."""
-
-    def stop(self) -> None:
-        """Stop it. Returns when it has ended."""
-
-
 class _QueryRunner:
     """Runs the queries of tasks that begin and stop: what `TaskQueries` and `LeaderQuery` have in common."""
 
@@ -116,9 +94,10 @@ class _QueryRunner:
         finish: Callable[[str, int], object] | None = None,
         end_when_done: bool = False,
         limits: QueryLimits = QueryLimits(),
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._start, self._prepare, self._finish = start, prepare, finish
-        self._end_when_done, self._limits = end_when_done, limits
+        self._end_when_done, self._limits, self._clock = end_when_done, limits, clock
         self._changed = threading.Condition()  # guards all that follows
         self._tasks: dict[str, _Task] = {}
         self._preparations: dict[str, threading.Thread] = {}
@@ -130,7 +109,7 @@ class _QueryRunner:
         """Whether the job is left without waiting for the task that is at work."""
         self._ended = False
         self._failure: Exception | None = None
-        self._waits = Waits("this driver", SYSTEM_CLOCK, _REPORT_SECONDS)
+        self._waits = Waits("this driver", clock, _REPORT_SECONDS)
 
     def run(self, membership: JobCoordinator | LeaderElector) -> None:
         """Take part in the job until `end`, or until this driver gives up: then leave the job, and raise the failure.
@@ -144,8 +123,7 @@ class _QueryRunner:
         try:
             while not self._ended:
                 self._start_next()
-                self._look_after_failures()
-                self._look_after_fenced()
+                self._look_after_queries()
                 self._finish_next()
         finally:
             membership.stop()
@@ -188,45 +166,50 @@ class _QueryRunner:
     def _stop_tasks(self, tasks: Mapping[str, int]) -> None:
         """Stop the queries of these tasks, as `TaskQueries.on_job_model_expired` says."""
         with self._changed:
-            expired = [self._tasks[name] for name, epoch in tasks.items() if self._has(name, epoch)]
+            expired = [task for name, epoch in tasks.items() if (task := self._tasks.get(name)) and task.epoch == epoch]
             for task in expired:
-                task.expired = True
+                task.state = task_states.expired(task.state)
             in_time = self._changed.wait_for(
                 lambda: self._leaving or self._at_work not in expired, self._limits.start_seconds
             )
-            if self._at_work in expired and self._at_work is not None:
-                self._at_work.abandoned = True
-            expired = [task for task in expired if self._at_work is not task and self._has(task.name, task.epoch)]
-        with pool(max(1, len(expired)), "stop-query") as executor:
-            stopping = [executor.submit(self._stop, task) for task in expired]
+            stopped = [task for task in expired if task is not self._at_work and self._has(task)]
+            for task in expired:
+                if task is self._at_work and isinstance(task.state, Expiring):
+                    task.state = replace(task.state, abandoned=True)
+        with pool(max(1, len(stopped)), "stop-query") as executor:
+            stopping = [executor.submit(self._stop, task) for task in stopped]
         for each in stopping:
             each.result()
         if not in_time:
             text = f"A query of {', '.join(tasks)} is being started, or finished, for {self._limits.start_seconds:g} s."
             raise TimeoutError(text)
 
-    def _has(self, name: str, epoch: int) -> bool:
-        return name in self._tasks and self._tasks[name].epoch == epoch
+    def _has(self, task: _Task) -> bool:
+        return self._tasks.get(task.name) is task
 
     def _stop(self, task: _Task) -> None:
-        if task.query is not None:
-            self._stop_query(task.name, task.query)
+        if isinstance(task.state, Expiring) and task.state.query is not None:
+            self._stop_query(task.name, task.state.query)
         with self._changed:
-            del self._tasks[task.name]
+            if self._has(task):
+                del self._tasks[task.name]
 
     def _stop_query(self, name: str, query: TaskQuery) -> None:
         """Stop a query, again if Spark has given up to wait for its end: what it waits for may end meanwhile."""
-        begin = SYSTEM_CLOCK.monotonic()
-        while (error := self._late_stop(name, query, begin + self._limits.stop_seconds)) is not None:
-            waited = SYSTEM_CLOCK.monotonic() - begin
-            if waited >= self._limits.stop_seconds:
-                logger.error("the query of task %s has not stopped for %.0f s: end this process", name, waited)
+        begin, limit = self._clock.monotonic(), self._limits.stop_seconds
+        while (error := self._late_stop(name, query, begin + limit - self._clock.monotonic())) is not None:
+            waited = self._clock.monotonic() - begin
+            if waited >= limit or isinstance(error, TimeoutError):
+                logger.error("the query of task %s has not stopped for %.0f s: end this process", name, limit)
                 raise error
             logger.warning("the query of task %s has not stopped for %.0f s: it is stopped again", name, waited)
-            SYSTEM_CLOCK.sleep(_POLL_SECONDS)
+            self._clock.sleep(_POLL_SECONDS)
 
-    def _late_stop(self, name: str, query: TaskQuery, end: float) -> Exception | None:
-        """Stop a query, in a thread that is left behind at `end`. An error if its end was waited for in vain."""
+    def _late_stop(self, name: str, query: TaskQuery, seconds: float) -> Exception | None:
+        """Stop a query, in a thread that is left behind after these seconds: then it is a `TimeoutError`.
+
+        The error of Spark if that has waited in vain for its end.
+        """
         raised: list[BaseException] = []
 
         def stop() -> None:
@@ -235,13 +218,12 @@ class _QueryRunner:
             except BaseException as error:  # noqa: BLE001 - raised below
                 raised.append(error)
 
-        begin = SYSTEM_CLOCK.monotonic()
         thread = threading.Thread(target=stop, name="stop-query", daemon=True)
         thread.start()
         with self._waits.on(f"the query of task {name} to stop"):
-            thread.join(max(0.0, end - begin))
+            thread.join(max(0.0, seconds))
         if thread.is_alive():
-            return TimeoutError(f"stop() of the query has not returned for {end - begin:.0f} s.")
+            return TimeoutError(f"stop() of the query has not returned for {seconds:.0f} s.")
         for error in raised:
             if isinstance(error, Exception) and _STOP_TIMEOUT in str(error):
                 return error
@@ -251,76 +233,43 @@ class _QueryRunner:
     def _start_next(self) -> None:
         """Have all tasks prepared that are due, and start the query of one that is; without one wait for a second."""
         with self._changed:
-            now = SYSTEM_CLOCK.monotonic()
-            waiting = [task for task in self._tasks.values() if task.query is None and not (task.expired or task.done)]
-            for each in waiting:
-                if each.due <= now and not (each.preparing or each.prepared):
+            now = self._clock.monotonic()
+            for each in self._tasks.values():
+                if isinstance(each.state, Waiting) and each.state.due <= now:
                     self._begin_preparation(each)
-            task = next((each for each in waiting if each.prepared), None)
+            task = next((each for each in self._tasks.values() if isinstance(each.state, Prepared)), None)
             if task is None or self._leaving:
                 self._changed.wait(_POLL_SECONDS)
                 return
             self._at_work = task
-        try:
-            with self._waits.on(f"the start of the query of task {task.name}"):
-                task.query, task.started_at = self._start(task.name, task.epoch), SYSTEM_CLOCK.monotonic()
-        except Exception as error:  # noqa: BLE001 - what the program's function raises
+        with self._work(task), self._waits.on(f"the start of the query of task {task.name}"):
+            query = self._start(task.name, task.epoch)
             with self._changed:
-                self._note_failure(task, error)
-        finally:
-            self._work_is_done(task)
+                task.state = task_states.started(task.state, query, self._clock.monotonic())
 
-    def _begin_preparation(self, task: _Task) -> None:
-        if self._prepare is None:
-            task.prepared = True
-            return
-        task.preparing = True
-        earlier = self._preparations.get(task.name)
-        args, name = (task, earlier), f"prepare-{task.name}"
-        thread = threading.Thread(target=self._prepare_task, args=args, name=name, daemon=True)
-        thread.start()
-        self._preparations[task.name] = thread
+    @contextmanager
+    def _work(self, task: _Task) -> Iterator[None]:
+        """Start or finish a query; note what it raises. Then those go on who wait for that.
 
-    def _prepare_task(self, task: _Task, earlier: threading.Thread | None) -> None:
-        """Prepare a task, when its preparation for an epoch that this driver has lost is over."""
-        if earlier is not None:
-            with self._waits.on(f"the preparation of task {task.name} for an epoch that it has lost"):
-                earlier.join()
-        failure: Exception | None = None
+        If nobody waits any more, what was started is stopped.
+        """
         try:
-            if not task.expired and self._prepare is not None:
-                with self._waits.on(f"the preparation of task {task.name}"):
-                    self._prepare(task.name, task.epoch)
+            yield
         except Exception as error:  # noqa: BLE001 - what the program's function raises
-            failure = error
-        except BaseException as error:  # noqa: BLE001 - such as SystemExit, which would end this thread in silence
-            failure = RuntimeError(f"the preparation of task {task.name} has ended with {error!r}")
-        with self._changed:
-            task.preparing, task.prepared = False, failure is None
-            if failure is not None:
-                self._note_failure(task, failure)
-            self._changed.notify_all()
-
-    def _await_preparations(self) -> None:
-        """Wait for the end of all preparations. One that hangs is left behind: its query is not started."""
-        end = SYSTEM_CLOCK.monotonic() + self._limits.start_seconds
-        for name, preparation in self._preparations.items():
-            preparation.join(max(0.0, end - SYSTEM_CLOCK.monotonic()))
-            if preparation.is_alive():
-                seconds = self._limits.start_seconds
-                logger.error("the preparation of task %s has not ended for %.0f s: end this process", name, seconds)
-
-    def _work_is_done(self, task: _Task) -> None:
-        """Let those go on who wait for a start or a finish. If nobody waits any more, stop what was started."""
-        with self._changed:
-            if not task.abandoned:
-                self._rest()
-                return
-        logger.warning("task %s was taken away while its query was started or finished: it is stopped", task.name)
-        try:
-            self._stop(task)
+            self._note_failure(task, error)
         finally:
-            self._rest()
+            with self._changed:
+                abandoned = isinstance(task.state, Expiring) and task.state.abandoned
+                if not abandoned:
+                    self._rest()
+            if abandoned:
+                logger.warning(
+                    "task %s was taken away while its query was started or finished: it is stopped", task.name
+                )
+                try:
+                    self._stop(task)
+                finally:
+                    self._rest()
 
     def _rest(self) -> None:
         """No query is being started or finished any more."""
@@ -328,67 +277,98 @@ class _QueryRunner:
             self._at_work = None
             self._changed.notify_all()
 
+    def _begin_preparation(self, task: _Task) -> None:
+        if self._prepare is None:
+            task.state = Prepared()
+            return
+        task.state = Preparing()
+        args = task, self._preparations.get(task.name), self._prepare
+        thread = threading.Thread(target=self._prepare_task, args=args, name=f"prepare-{task.name}", daemon=True)
+        thread.start()
+        self._preparations[task.name] = thread
+
+    def _prepare_task(
+        self, task: _Task, earlier: threading.Thread | None, prepare: Callable[[str, int], object]
+    ) -> None:
+        """Prepare a task, when its preparation for an epoch that this driver has lost is over."""
+        if earlier is not None:
+            with self._waits.on(f"the preparation of task {task.name} for an epoch that it has lost"):
+                earlier.join()
+        try:
+            if isinstance(task.state, Preparing):
+                with self._waits.on(f"the preparation of task {task.name}"):
+                    prepare(task.name, task.epoch)
+        except Exception as error:  # noqa: BLE001 - what the program's function raises
+            self._note_failure(task, error)
+        except BaseException as error:  # noqa: BLE001 - such as SystemExit, which would end this thread in silence
+            self._note_failure(task, RuntimeError(f"the preparation of task {task.name} has ended with {error!r}"))
+        else:
+            with self._changed:
+                if isinstance(task.state, Preparing):
+                    task.state = Prepared()
+                self._changed.notify_all()
+
+    def _await_preparations(self) -> None:
+        """Wait for the end of all preparations. One that hangs is left behind: its query is not started."""
+        seconds = self._limits.start_seconds
+        end = self._clock.monotonic() + seconds
+        for name, preparation in self._preparations.items():
+            preparation.join(max(0.0, end - self._clock.monotonic()))
+            if preparation.is_alive():
+                logger.error("the preparation of task %s has not ended for %.0f s: end this process", name, seconds)
+
+    def _look_after_queries(self) -> None:
+        """Note which queries have failed, and which have run long enough to forget that.
+
+        Give up if a task that was fenced stays assigned: something else than this job has raised the epoch.
+        """
+        with self._changed:
+            now = self._clock.monotonic()
+            for task in self._tasks.values():
+                match task.state:
+                    case Running(query, since):
+                        if (failure := query.exception()) is not None:
+                            self._note_failure(task, failure)
+                        elif now - since >= _MENDED_SECONDS:
+                            task.failures, task.last_failure = 0, None
+                    case Fenced(since) if now - since >= self._limits.fenced_seconds:
+                        logger.error("task %s is fenced, but assigned to this driver still: it gives up", task.name)
+                        self._fail(task.last_failure or RuntimeError(task.name))
+
     def _finish_next(self) -> None:
         """Finish one task whose query has ended by itself."""
         if self._finish is None:
             return
         with self._changed:
-            running = (task for task in self._tasks.values() if task.query is not None and not task.expired)
-            task = next((each for each in running if _has_ended(each.query)), None)
+            task = next((each for each in self._tasks.values() if _has_ended(each.state)), None)
             if task is None:
                 return
             self._at_work = task
-        try:
-            with self._waits.on(f"finish of task {task.name}"):
-                self._finish(task.name, task.epoch)
+        with self._work(task), self._waits.on(f"finish of task {task.name}"):
+            self._finish(task.name, task.epoch)
             with self._changed:
-                task.query, task.last_failure, task.done = None, None, True
-                if self._end_when_done and all(each.done for each in self._tasks.values()):
-                    self._ended = True
-        except Exception as error:  # noqa: BLE001 - what the program's function raises
-            with self._changed:
-                self._note_failure(task, error)
-        finally:
-            self._work_is_done(task)
-
-    def _look_after_failures(self) -> None:
-        """Note which queries have failed, and which have run long enough to forget that."""
-        with self._changed:
-            for task in self._tasks.values():
-                failure = None if task.query is None else task.query.exception()
-                if failure is not None:
-                    self._note_failure(task, failure)
-                elif task.query is not None and SYSTEM_CLOCK.monotonic() - task.started_at >= _MENDED_SECONDS:
-                    task.failures, task.last_failure = 0, None
-
-    def _look_after_fenced(self) -> None:
-        """Give up if a task that was fenced stays assigned: something else than this job has raised the epoch."""
-        with self._changed:
-            for task in self._tasks.values():
-                if (
-                    task.fenced_at is not None
-                    and SYSTEM_CLOCK.monotonic() - task.fenced_at >= self._limits.fenced_seconds
+                task.state, task.last_failure = task_states.finished(task.state), None
+                if self._end_when_done and all(
+                    each is task or isinstance(each.state, Done) for each in self._tasks.values()
                 ):
-                    logger.error("task %s is fenced, but assigned to this driver still: it gives up", task.name)
-                    self._fail(task.last_failure or RuntimeError(task.name))
+                    self._ended = True
 
     def _note_failure(self, task: _Task, failure: Exception) -> None:
         """Have the query started again, wait for the coordinator if it is fenced, or give up."""
-        if task.expired:
-            return
-        now, task.query, task.prepared, task.last_failure = SYSTEM_CLOCK.monotonic(), None, False, failure
-        if isinstance(own_error(failure), FencedError):
-            task.due, task.fenced_at = math.inf, now
+        with self._changed:
+            if isinstance(task.state, Expiring):
+                return
+            fenced, now = isinstance(own_error(failure), FencedError), self._clock.monotonic()
+            task.failures, task.last_failure = task.failures + (not fenced), failure
+            task.state = task_states.failed(task.state, task.failures, now, fenced=fenced)
+        if fenced:
             logger.warning("task %s of epoch %d is fenced: %s", task.name, task.epoch, _cause(failure))
-            return
-        task.failures += 1
-        if self._limits.restarts is not None and task.failures > self._limits.restarts:
+        elif self._limits.restarts is not None and task.failures > self._limits.restarts:
             logger.error("task %s has failed %d times: this driver gives up", task.name, task.failures)
             self._fail(failure)
-            return
-        wait = min(_FIRST_WAIT_SECONDS * 2 ** (task.failures - 1), _LONGEST_WAIT_SECONDS)
-        task.due = now + wait
-        logger.error("task %s has failed, and is started again in %.0f s: %s", task.name, wait, _cause(failure))
+        else:
+            wait = task_states.seconds_to_wait(task.failures)
+            logger.error("task %s has failed, and is started again in %.0f s: %s", task.name, wait, _cause(failure))
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
@@ -454,6 +434,7 @@ class LeaderQuery(_QueryRunner):
         finish: Callable[[int], object] | None = None,
         end_when_done: bool = False,
         limits: QueryLimits = QueryLimits(),
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__(
             lambda _, epoch: start(epoch),
@@ -461,6 +442,7 @@ class LeaderQuery(_QueryRunner):
             finish=None if finish is None else lambda _, epoch: finish(epoch),
             end_when_done=end_when_done,
             limits=limits,
+            clock=clock,
         )
         self._led: dict[str, int] = {}
 
@@ -478,9 +460,9 @@ class LeaderQuery(_QueryRunner):
         self._fail(error)
 
 
-def _has_ended(query: TaskQuery | None) -> bool:
-    """Whether a query has ended without an error."""
-    return query is not None and not query.isActive and query.exception() is None
+def _has_ended(state: State) -> bool:
+    """Whether the query of a task has ended without an error."""
+    return isinstance(state, Running) and not state.query.isActive and state.query.exception() is None
 
 
 def _cause(failure: Exception) -> str:

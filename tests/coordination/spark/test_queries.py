@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -12,13 +13,12 @@ from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from coordination import LeaderElector, LeaseTiming, waits
 from coordination.spark import LeaderQuery, QueryLimits, TaskQueries, queries
-from foundation.clock import SystemClock
+from coordination.spark.task_states import Done, Preparing
+from foundation.clock import ManualClock, SystemClock
 from foundation.errors import FencedError, TransientError
 from tools.reporting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql.streaming.query import StreamingQuery
 
 FENCED = RuntimeError("""Traceback (most recent call last):
@@ -64,7 +64,7 @@ class Driver:
     """What the next starts raise."""
     prepare_failures: list[Exception] = field(default_factory=list)
     restarts: int | None = None
-    fenced_seconds: float = 60.0
+    fenced_seconds: float = 1e9
     started: list[Query] = field(default_factory=list)
     joined: list[str] = field(default_factory=list)
     may_start: threading.Event = field(default_factory=threading.Event)
@@ -76,7 +76,7 @@ class Driver:
         self.may_start.set()
         self.may_prepare.set()
         self.queries = TaskQueries(
-            self._begin, prepare=self._prepare, limits=QueryLimits(self.restarts, self.fenced_seconds)
+            self._begin, prepare=self._prepare, limits=QueryLimits(self.restarts, self.fenced_seconds), clock=TIME
         )
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -120,20 +120,24 @@ class Driver:
             self.error = error
 
 
-def until(condition: Any) -> None:
-    wait_for(condition, 60, poll=0.01)
+TIME = ManualClock()
+"""The clock of all drivers, which goes on while a test waits for something."""
+
+
+def until(condition: Any, seconds: float = 1.0) -> None:
+    """Look again and again, and let so many seconds pass in between."""
+
+    def look() -> object:
+        TIME.advance(seconds)
+        return condition()
+
+    wait_for(look, 60, poll=0.01)
 
 
 @pytest.fixture(autouse=True)
-def _often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads of a driver look at the clock so often."""
     monkeypatch.setattr(queries, "_POLL_SECONDS", 0.01)
-    monkeypatch.setattr(queries, "_FIRST_WAIT_SECONDS", 0.01)
-    yield
-
-
-def report_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is waited for is logged at once."""
-    monkeypatch.setattr(queries, "_REPORT_SECONDS", 0.02)
     monkeypatch.setattr(waits, "_LOOK_SECONDS", 0.01)
 
 
@@ -178,7 +182,7 @@ def test_a_task_that_is_taken_away_while_it_is_prepared_is_given_up_at_once_and_
     until(lambda: len(driver.prepared) == 2)
     driver.queries.on_job_model_expired({"a": 1})
     driver.queries.on_new_job_model({"a": 3})
-    until(lambda: driver.queries._tasks["a"].preparing)
+    until(lambda: isinstance(driver.queries._tasks["a"].state, Preparing))
     assert {("a", 1), ("b", 1)} == set(driver.prepared), "two preparations of one task are never at work together"
     driver.may_prepare.set()
     until(lambda: len(driver.started) == 2)
@@ -199,7 +203,7 @@ def test_a_task_whose_preparation_waits_for_another_task_does_not_keep_it_from_s
             waited.append(True)
 
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, prepare=prepare)
+    driver.queries = TaskQueries(driver._begin, prepare=prepare, clock=TIME)
     driver.run()
     driver.queries.on_new_job_model({"a": 1, "b": 1})
     until(lambda: len(driver.started) == 2)
@@ -210,9 +214,8 @@ def test_a_task_whose_preparation_waits_for_another_task_does_not_keep_it_from_s
 
 
 def test_a_preparation_that_ends_its_thread_is_a_failure_and_one_that_hangs_is_named(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    report_soon(monkeypatch)
     hanging, calls = threading.Event(), list[int]()
 
     def prepare(_: str, epoch: int) -> None:
@@ -223,7 +226,7 @@ def test_a_preparation_that_ends_its_thread_is_a_failure_and_one_that_hangs_is_n
             hanging.wait(60)
 
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, prepare=prepare)
+    driver.queries = TaskQueries(driver._begin, prepare=prepare, clock=TIME)
     driver.run()
     driver.queries.on_new_job_model({"a": 1})
     until(lambda: len(calls) == 2)
@@ -242,7 +245,9 @@ def test_a_preparation_that_never_ends_keeps_run_from_returning_for_a_while_only
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, prepare=driver._prepare, limits=QueryLimits(start_seconds=0.1))
+    driver.queries = TaskQueries(
+        driver._begin, prepare=driver._prepare, limits=QueryLimits(start_seconds=0.1), clock=TIME
+    )
     driver.may_prepare.clear()
     driver.run()
     driver.queries.on_new_job_model({"a": 1})
@@ -254,8 +259,7 @@ def test_a_preparation_that_never_ends_keeps_run_from_returning_for_a_while_only
     assert [] == driver.started
 
 
-def test_a_start_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    report_soon(monkeypatch)
+def test_a_start_that_hangs_is_named(caplog: pytest.LogCaptureFixture) -> None:
     driver = Driver()
     driver.may_start.clear()
     driver.run()
@@ -266,13 +270,28 @@ def test_a_start_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch, caplog: py
     assert driver.ended()
 
 
-def test_a_query_whose_stop_never_returns_is_named_and_given_up(
+def test_a_query_whose_stop_takes_long_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    report_soon(monkeypatch)
+    may_stop = threading.Event()
+    driver = Driver().run()
+    driver.queries.on_new_job_model({"a": 1})
+    until(lambda: driver.started)
+    monkeypatch.setattr(driver.last("a"), "stop", lambda: may_stop.wait(60))
+    expired = threading.Thread(target=driver.queries.on_job_model_expired, args=({"a": 1},))
+    expired.start()
+    until(lambda: "this driver waits for the query of task a to stop, since" in caplog.text)
+    may_stop.set()
+    expired.join(60)
+    driver.queries.end()
+    assert driver.ended()
+    assert driver.error is None
+
+
+def test_a_query_whose_stop_never_returns_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     may_stop = threading.Event()
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(stop_seconds=0.3))
+    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(stop_seconds=0.3), clock=TIME)
     driver.run()
     driver.queries.on_new_job_model({"a": 1, "b": 1})
     until(lambda: len(driver.started) == 2)
@@ -280,7 +299,6 @@ def test_a_query_whose_stop_never_returns_is_named_and_given_up(
     with pytest.raises(TimeoutError, match="has not returned for"):
         driver.queries.on_job_model_expired({"a": 1, "b": 1})
     assert driver.last("b").stopped
-    until(lambda: "this driver waits for the query of task a to stop, since" in caplog.text)
     may_stop.set()
     driver.queries.end()
     assert driver.ended()
@@ -303,7 +321,7 @@ def test_a_leader_prepares_its_query() -> None:
         calls.append(("start", epoch))
         return cast("StreamingQuery", Query("leader", epoch))
 
-    query = LeaderQuery(start, prepare=lambda epoch: calls.append(("prepare", epoch)))
+    query = LeaderQuery(start, prepare=lambda epoch: calls.append(("prepare", epoch)), clock=TIME)
     query.on_elected(7)
 
     def started() -> bool:
@@ -362,7 +380,7 @@ def test_a_query_that_stops_late_is_stopped_again_and_the_driver_goes_on(caplog:
 
 def test_a_query_that_never_stops_is_given_up_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(stop_seconds=0.1))
+    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(stop_seconds=0.1), clock=TIME)
     driver.run()
     driver.queries.on_new_job_model({"a": 1})
     until(lambda: driver.started)
@@ -379,7 +397,7 @@ def test_a_query_that_never_stops_is_given_up_after_a_while(caplog: pytest.LogCa
 
 def test_a_query_whose_start_hangs_does_not_keep_the_coordinator_for_ever() -> None:
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(start_seconds=0.05))
+    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(start_seconds=0.05), clock=TIME)
     driver.run()
     driver.may_start.clear()
     driver.queries.on_new_job_model({"a": 1})
@@ -397,7 +415,7 @@ def test_a_query_whose_start_hangs_does_not_keep_the_coordinator_for_ever() -> N
 
 def test_a_query_that_is_started_after_its_task_was_given_up_is_stopped() -> None:
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(start_seconds=0.05))
+    driver.queries = TaskQueries(driver._begin, limits=QueryLimits(start_seconds=0.05), clock=TIME)
     driver.run()
     driver.may_start.clear()
     driver.queries.on_new_job_model({"a": 1})
@@ -437,7 +455,7 @@ def test_the_job_is_left_in_time_whatever_a_query_is_at(state: str) -> None:
         may_finish.wait(60)
 
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, prepare=driver._prepare, finish=finish)
+    driver.queries = TaskQueries(driver._begin, prepare=driver._prepare, finish=finish, clock=TIME)
     member = Member(driver, {"a": 1})
     thread = threading.Thread(target=driver.queries.run, args=(cast("Any", member),), daemon=True)
     if state == "preparing":
@@ -495,7 +513,7 @@ def test_a_query_that_has_ended_by_itself_is_finished_once_and_its_task_is_done(
             raise RuntimeError("no answer")
 
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, finish=finish)
+    driver.queries = TaskQueries(driver._begin, finish=finish, clock=TIME)
     driver.run()
     driver.queries.on_new_job_model({"a": 1, "b": 1})
     until(lambda: len(driver.started) == 2)
@@ -518,12 +536,12 @@ def test_a_query_that_has_ended_by_itself_is_finished_once_and_its_task_is_done(
 
 def test_a_driver_may_end_when_all_of_its_tasks_are_done() -> None:
     driver = Driver()
-    driver.queries = TaskQueries(driver._begin, finish=lambda *_: None, end_when_done=True)
+    driver.queries = TaskQueries(driver._begin, finish=lambda *_: None, end_when_done=True, clock=TIME)
     driver.run()
     driver.queries.on_new_job_model({"a": 1, "b": 1})
     until(lambda: len(driver.started) == 2)
     driver.started[0].isActive = False
-    until(lambda: driver.queries._tasks["a"].done or driver.queries._tasks["b"].done)
+    until(lambda: any(isinstance(each.state, Done) for each in driver.queries._tasks.values()))
     assert driver._thread.is_alive()
     driver.started[1].isActive = False
     assert driver.ended()
@@ -533,10 +551,16 @@ def test_a_driver_may_end_when_all_of_its_tasks_are_done() -> None:
 
 def test_a_query_that_fails_is_not_finished() -> None:
     finished: list[int] = []
-    query = LeaderQuery(lambda epoch: cast("StreamingQuery", Query("q", epoch)), finish=finished.append)
+    started: list[Query] = []
+
+    def start(epoch: int) -> StreamingQuery:
+        started.append(Query("q", epoch))
+        return cast("StreamingQuery", started[0])
+
+    query = LeaderQuery(start, finish=finished.append, clock=TIME)
     query.on_elected(7)
     query._start_next()
-    running = cast("Query", query._tasks["leader"].query)
+    (running,) = started
     query._finish_next()
     running.isActive, running.failure = False, RuntimeError("a bug")
     query._finish_next()
@@ -560,9 +584,8 @@ def test_a_query_that_fails_is_started_again_and_then_the_driver_gives_up() -> N
 
 
 def test_a_query_that_fails_always_is_started_ever_later_and_the_others_run_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(queries, "_LONGEST_WAIT_SECONDS", 0.03)
     driver = Driver()
 
     def begin(task: str, epoch: int) -> StreamingQuery:
@@ -571,10 +594,14 @@ def test_a_query_that_fails_always_is_started_ever_later_and_the_others_run_on(
             raise ValueError(message)
         return driver._begin(task, epoch)
 
-    driver.queries = TaskQueries(begin)
+    driver.queries = TaskQueries(begin, clock=TIME)
     driver.run()
     driver.queries.on_new_job_model({"poison": 1, "b": 1})
-    until(lambda: caplog.text.count("task poison has failed") > 5)
+    until(lambda: caplog.text.count("task poison has failed") > 8, seconds=10)
+    waits = [
+        float(found) for found in re.findall(r"task poison has failed, and is started again in (\d+) s", caplog.text)
+    ]
+    assert [1, 2, 4, 8, 16, 32, 60, 60, 60] == waits[:9]
 
     assert {"poison"} == set(driver.queries.failing)
     assert ["b"] == [query.task for query in driver.started]
@@ -583,15 +610,14 @@ def test_a_query_that_fails_always_is_started_ever_later_and_the_others_run_on(
     assert driver.error is None
 
 
-def test_a_query_that_has_run_long_enough_begins_to_count_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "_MENDED_SECONDS", 0.05)
+def test_a_query_that_has_run_long_enough_begins_to_count_anew() -> None:
     driver = Driver(restarts=1).run()
     driver.queries.on_new_job_model({"a": 1})
     for number in range(3):
         until(lambda number=number: len(driver.started) == number + 1)
         driver.started[-1].failure = RuntimeError(f"failure {number}")
         until(lambda number=number: len(driver.started) == number + 2)
-        until(lambda: not driver.queries.failing)
+        until(lambda: not driver.queries.failing, seconds=100)
 
     driver.queries.end()
     assert driver.ended()
@@ -629,8 +655,9 @@ def test_a_fenced_query_waits_until_its_task_is_taken_away(at_start: bool, caplo
 
 
 def test_a_fenced_query_that_stays_assigned_ends_the_driver() -> None:
-    driver = Driver([FencedError("the stream is at epoch 9")], fenced_seconds=0.1).run()
+    driver = Driver([FencedError("the stream is at epoch 9")], fenced_seconds=120.0).run()
     driver.queries.on_new_job_model({"a": 1})
+    until(lambda: driver.error, seconds=10)
 
     assert driver.ended()
     assert isinstance(driver.error, FencedError)
@@ -657,7 +684,7 @@ def test_a_failure_of_the_coordinator_is_raised() -> None:
 
 def test_the_leader_runs_the_query_in_its_epoch() -> None:
     driver = Driver()
-    query = LeaderQuery(lambda epoch: driver._begin("q", epoch))
+    query = LeaderQuery(lambda epoch: driver._begin("q", epoch), clock=TIME)
     driver.queries = cast("TaskQueries", query)
     driver.run()
     query.on_elected(5)
@@ -687,7 +714,7 @@ def test_a_leader_whose_query_does_not_stop_raises_that_and_keeps_the_lease() ->
         started.wait(60)
         query.end()
 
-    query = LeaderQuery(start)
+    query = LeaderQuery(start, clock=TIME)
     threading.Thread(target=end).start()
     with pytest.raises(RuntimeError, match="Spark does not stop the query"):
         query.run(LeaderElector(Location.in_account(account, "box/leaders/flights"), "driver-1", query, timing))

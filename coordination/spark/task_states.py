@@ -1,0 +1,114 @@
+"""The states of a task that a driver runs, and how they follow one another. Pure.
+
+    Waiting ─► Preparing ─► Prepared ─ start ─► Running ─ its query ends by itself, finish ─► Done
+       ▲           │            │                  │
+       └───────────┴── fails ───┴──────────────────┘    or Fenced, if the sink refuses the epoch
+    each but Done ─► Expiring, when the task is taken away
+
+A task that is expiring is not started again: what was at work when it was taken away may still end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+_LONGEST_WAIT_SECONDS = 60.0
+
+
+class TaskQuery(Protocol):
+    """What runs for a task: a streaming query, or a process or thread that looks like one."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 - Spark's name
+        """Whether it runs. Asked only if there is something to finish."""
+
+    def exception(self) -> Exception | None:
+        """What it has failed with; None while it runs, and if it has ended without an error."""
+
+    def stop(self) -> None:
+        """Stop it. Returns when it has ended."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """It is to be prepared at this time (monotonic seconds), and then started."""
+
+    due: float = 0.0
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """A thread prepares it."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """It may be started, or is being started."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """Its query runs since this time, or has ended by itself and is not finished yet."""
+
+    query: TaskQuery
+    since: float
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """Since this time it waits to be taken away: another driver has the stream."""
+
+    since: float
+
+
+@dataclass(frozen=True)
+class Expiring:
+    """It is taken away, and its query is to be stopped.
+
+    abandoned: nobody waits any more for the end of its start, or of `finish`: then its query is stopped.
+    """
+
+    query: TaskQuery | None = None
+    abandoned: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """Its query has ended by itself, and was finished."""
+
+
+State: TypeAlias = Waiting | Preparing | Prepared | Running | Fenced | Expiring | Done
+
+
+def expired(state: State) -> State:
+    """The task is taken away."""
+    match state:
+        case Running(query):
+            return Expiring(query)
+        case Expiring() | Done():
+            return state
+        case _:
+            return Expiring()
+
+
+def started(state: State, query: TaskQuery, now: float) -> State:
+    """Its query was started, which may be too late."""
+    return replace(state, query=query) if isinstance(state, Expiring) else Running(query, now)
+
+
+def finished(state: State) -> State:
+    """Nothing of it runs any more."""
+    return replace(state, query=None) if isinstance(state, Expiring) else Done()
+
+
+def failed(state: State, failures: int, now: float, *, fenced: bool) -> State:
+    """Its preparation, start, query or finish has failed, for the `failures`-th time since it has last run long."""
+    if isinstance(state, Expiring):
+        return state
+    return Fenced(now) if fenced else Waiting(now + seconds_to_wait(failures))
+
+
+def seconds_to_wait(failures: int) -> float:
+    """Until it is prepared and started again."""
+    return min(2.0 ** min(failures - 1, 10), _LONGEST_WAIT_SECONDS)  # a float is less than 2 ** 1024
