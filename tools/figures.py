@@ -35,6 +35,7 @@ PACKAGES = (
 )
 MOST_PARAMETERS = 6
 CLOCKS = {"time.monotonic", "time.monotonic_ns", "time.time", "time.time_ns", "datetime.now", "datetime.utcnow"}
+GLOBAL_CLOCK = "SYSTEM_CLOCK"
 CLOCK_NAMES = {clock.rpartition(".")[2] for clock in CLOCKS}
 WORDS = re.compile(
     r"\b([Aa]new|[Hh]eed(?:s|ed)?|[Aa]midst|(?<!here )(?:is|are) none|[Ww]hat is no|[Ss]o many|"
@@ -121,6 +122,12 @@ class Module:
             if any(map(_ends_with_clock, asked)):
                 yield f"{self.path}:{node.lineno}"
 
+    def global_clocks(self) -> Iterator[str]:
+        """Where it asks the global clock, and none that it was given, as `path:line`."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == GLOBAL_CLOCK:
+                yield f"{self.path}:{node.lineno}"
+
 
 def modules(root: Path = ROOT, folders: Sequence[str] = PACKAGES) -> list[Module]:
     """The modules of all packages, or of other folders."""
@@ -150,6 +157,11 @@ def ambiguous_classes(found: Sequence[Module]) -> list[str]:
 def clocks(found: Sequence[Module]) -> list[str]:
     """Where modules ask the machine for the time."""
     return [place for module in found for place in module.clocks()]
+
+
+def global_clocks(found: Sequence[Module]) -> list[str]:
+    """Where modules ask the global clock."""
+    return [place for module in found for place in module.global_clocks()]
 
 
 def words(found: Sequence[Module]) -> list[str]:
@@ -216,6 +228,7 @@ def main(root: Path = ROOT) -> None:
         (f"Public functions with more than {MOST_PARAMETERS} parameters", long_signatures(found)),
         ("Public class names that are defined twice", ambiguous_classes(found)),
         ("Places that ask the machine for the time", clocks(found)),
+        ("Places that ask the global clock", global_clocks(found)),
         ("Words to avoid", words(found)),
     ):
         print(f"\n{title}: {len(places)}")

@@ -104,7 +104,8 @@ class LeaderElector:
         lease is not released, and an error is logged. If a method of the listener calls it, it returns at once, and the
         elector ends after that method.
         """
-        end, self._stopping = SYSTEM_CLOCK.monotonic() + within, True
+        clock = self._election.lease.clock
+        end, self._stopping = clock.monotonic() + within, True
         if self._changed.acquire(timeout=within):
             self._changed.notify_all()
             self._changed.release()
@@ -112,7 +113,7 @@ class LeaderElector:
             return
         for thread in self._threads:
             if thread.is_alive():
-                thread.join(max(0.0, end - SYSTEM_CLOCK.monotonic()))
+                thread.join(max(0.0, end - clock.monotonic()))
         if any(thread.is_alive() for thread in self._threads):
             target = self._election.lease.target
             logger.error("the election for %s has not ended for %.0f s: its listener hangs", target, within)

@@ -54,7 +54,7 @@ class Heartbeat:
         return self._next(replace(self.stated, leads=self.led))
 
     def left(self, away: float) -> Heartbeat:
-        """The processor has stopped in order, and keeps its tasks for so many seconds."""
+        """The processor has stopped in order, and keeps its tasks for `away` seconds."""
         return self._next(replace(self.stated, leads=None, away=away))
 
     def rejoining(self) -> Heartbeat:

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 
 from coordination.spark import task_states
 from coordination.spark.task_states import (
-    Done,
+    Due,
     Expiring,
     Fenced,
+    Finished,
     Prepared,
     Preparing,
     Running,
     State,
     TaskQuery,
-    Waiting,
 )
 from coordination.waits import Waits
 from foundation.arguments import Natural, Wait, checked
@@ -60,7 +60,7 @@ class _Task:
 
     name: str
     epoch: int
-    state: State = field(default_factory=Waiting)
+    state: State = field(default_factory=Due)
     failures: int = 0
     last_failure: Exception | None = None
 
@@ -235,7 +235,7 @@ class _QueryRunner:
         with self._changed:
             now = self._clock.monotonic()
             for each in self._tasks.values():
-                if isinstance(each.state, Waiting) and each.state.due <= now:
+                if isinstance(each.state, Due) and each.state.at <= now:
                     self._begin_preparation(each)
             task = next((each for each in self._tasks.values() if isinstance(each.state, Prepared)), None)
             if task is None or self._leaving:
@@ -349,7 +349,7 @@ class _QueryRunner:
             with self._changed:
                 task.state, task.last_failure = task_states.finished(task.state), None
                 if self._end_when_done and all(
-                    each is task or isinstance(each.state, Done) for each in self._tasks.values()
+                    each is task or isinstance(each.state, Finished) for each in self._tasks.values()
                 ):
                     self._ended = True
 

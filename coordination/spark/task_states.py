@@ -1,9 +1,9 @@
 """The states of a task that a driver runs, and how they follow one another. Pure.
 
-    Waiting ─► Preparing ─► Prepared ─ start ─► Running ─ its query ends by itself, finish ─► Done
-       ▲           │            │                  │
-       └───────────┴── fails ───┴──────────────────┘    or Fenced, if the sink refuses the epoch
-    each but Done ─► Expiring, when the task is taken away
+    Due ─► Preparing ─► Prepared ─ start ─► Running ─ its query ends by itself, finish ─► Finished
+     ▲         │            │                  │
+     └─────────┴── fails ───┴──────────────────┘    or Fenced, if the sink refuses the epoch
+    each but Finished ─► Expiring, when the task is taken away
 
 A task that is expiring is not started again: what was at work when it was taken away may still end.
 """
@@ -31,10 +31,10 @@ class TaskQuery(Protocol):
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Due:
     """It is to be prepared at this time (monotonic seconds), and then started."""
 
-    due: float = 0.0
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Expiring:
 
 
 @dataclass(frozen=True)
-class Done:
+class Finished:
     """Its query has ended by itself, and was finished."""
 
 
-State: TypeAlias = Waiting | Preparing | Prepared | Running | Fenced | Expiring | Done
+State: TypeAlias = Due | Preparing | Prepared | Running | Fenced | Expiring | Finished
 
 
 def expired(state: State) -> State:
@@ -86,7 +86,7 @@ def expired(state: State) -> State:
     match state:
         case Running(query):
             return Expiring(query)
-        case Expiring() | Done():
+        case Expiring() | Finished():
             return state
         case _:
             return Expiring()
@@ -99,14 +99,14 @@ def started(state: State, query: TaskQuery, now: float) -> State:
 
 def finished(state: State) -> State:
     """Nothing of it runs any more."""
-    return replace(state, query=None) if isinstance(state, Expiring) else Done()
+    return replace(state, query=None) if isinstance(state, Expiring) else Finished()
 
 
 def failed(state: State, failures: int, now: float, *, fenced: bool) -> State:
     """Its preparation, start, query or finish has failed, for the `failures`-th time since it has last run long."""
     if isinstance(state, Expiring):
         return state
-    return Fenced(now) if fenced else Waiting(now + seconds_to_wait(failures))
+    return Fenced(now) if fenced else Due(now + seconds_to_wait(failures))
 
 
 def seconds_to_wait(failures: int) -> float:

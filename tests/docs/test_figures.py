@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tools.figures import WORDS, ambiguous_classes, clocks, long_signatures, modules, words
+from tools.figures import WORDS, ambiguous_classes, clocks, global_clocks, long_signatures, modules, words
 
 CLOCK = "foundation/clock.py"
+ASK_THE_GLOBAL_CLOCK = {"azure_account/sdk/attempt_limit.py", "azure_account/sdk/failures.py", "foundation/meters.py"}
 MODULES = modules()
 
 
@@ -18,6 +19,10 @@ def test_a_public_class_name_has_one_meaning() -> None:
 
 def test_one_module_asks_the_machine_for_the_time() -> None:
     assert {CLOCK} == {place.partition(":")[0] for place in clocks(MODULES)}
+
+
+def test_time_is_an_argument() -> None:
+    assert ASK_THE_GLOBAL_CLOCK == {place.partition(":")[0] for place in global_clocks(MODULES)}
 
 
 def test_strings_and_docstrings_use_usual_words() -> None:

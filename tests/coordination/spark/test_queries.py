@@ -13,7 +13,7 @@ from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from coordination import LeaderElector, LeaseTiming, waits
 from coordination.spark import LeaderQuery, QueryLimits, TaskQueries, queries
-from coordination.spark.task_states import Done, Preparing
+from coordination.spark.task_states import Finished, Preparing
 from foundation.clock import ManualClock, SystemClock
 from foundation.errors import FencedError, TransientError
 from tools.reporting import wait_for
@@ -541,7 +541,7 @@ def test_a_driver_may_end_when_all_of_its_tasks_are_done() -> None:
     driver.queries.on_new_job_model({"a": 1, "b": 1})
     until(lambda: len(driver.started) == 2)
     driver.started[0].isActive = False
-    until(lambda: any(isinstance(each.state, Done) for each in driver.queries._tasks.values()))
+    until(lambda: any(isinstance(each.state, Finished) for each in driver.queries._tasks.values()))
     assert driver._thread.is_alive()
     driver.started[1].isActive = False
     assert driver.ended()

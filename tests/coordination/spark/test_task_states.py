@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordination.spark.task_states import (
-    Done,
+    Due,
     Expiring,
     Fenced,
+    Finished,
     Prepared,
     Preparing,
     Running,
     State,
-    Waiting,
     expired,
     failed,
     finished,
@@ -46,7 +46,7 @@ def runs(state: State) -> Query | None:
 
 @given(st.lists(st.sampled_from(("go on", "fail", "fence", "take away", "abandon")), max_size=30))
 def test_no_running_query_is_lost_and_what_is_taken_away_stays_so(events: list[str]) -> None:
-    state: State = Waiting()
+    state: State = Due()
     at_work: State | None = None  # since a start or finish began
     query: Query | None = None
     for now, event in enumerate(events):
@@ -54,10 +54,10 @@ def test_no_running_query_is_lost_and_what_is_taken_away_stays_so(events: list[s
         match event, at_work or state:
             case "take away", _:
                 state = expired(state)
-                assert isinstance(state, Expiring | Done)
+                assert isinstance(state, Expiring | Finished)
             case "abandon", _ if isinstance(state, Expiring):
                 state = replace(state, abandoned=True)
-            case "go on", Waiting() if not gone:
+            case "go on", Due() if not gone:
                 state = Preparing()
             case "go on", Preparing() if not gone:
                 state = Prepared()
@@ -69,11 +69,11 @@ def test_no_running_query_is_lost_and_what_is_taken_away_stays_so(events: list[s
             case "go on", Running() if at_work:
                 query, at_work = None, None
                 state = finished(state)
-                assert isinstance(state, Expiring | Done)
+                assert isinstance(state, Expiring | Finished)
             case (("fail" | "fence"), Preparing() | Prepared() | Running()) if not (gone and at_work is None):
                 query, at_work = query if gone else None, None  # a query that has failed runs no more
                 state = failed(state, 1, now, fenced=event == "fence")
-                assert isinstance(state, Expiring | Waiting | Fenced)
+                assert isinstance(state, Expiring | Due | Fenced)
             case _:
                 pass
         assert not gone or isinstance(state, Expiring)
@@ -84,10 +84,10 @@ def test_a_query_that_is_started_too_late_is_there_to_be_stopped() -> None:
     query = Query()
     assert Expiring(query, abandoned=True) == started(Expiring(abandoned=True), query, 5.0)
     assert Expiring(query) == expired(Running(query, 5.0))
-    assert Done() == expired(Done())
+    assert Finished() == expired(Finished())
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 1), (2, 2), (6, 32), (7, 60), (5000, 60)])
 def test_a_task_waits_ever_longer(failures: int, seconds: float) -> None:
     assert seconds == seconds_to_wait(failures)
-    assert Waiting(100 + seconds) == failed(Prepared(), failures, 100.0, fenced=False)
+    assert Due(100 + seconds) == failed(Prepared(), failures, 100.0, fenced=False)
