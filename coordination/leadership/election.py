@@ -1,6 +1,6 @@
 """One process in the election: it acquires the lease, renews it, and loses it. One request for each step.
 
-follower ── acquire: Term ──────────────► leader ── renew: Renewed, or Unknown before the deadline ─► leader
+follower ── acquire: Term ──────────────► leader ── renew: Term, or Unknown before the deadline ─► leader
    ▲   └─── NotAcquired, no answer ─► follower │
    └────── Lost, or the deadline has passed ◄──┘
 """
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.values import Unknown
-from coordination.leadership.lease import Lost, NotAcquired, Renewed, Term
+from coordination.leadership.lease import Lost, NotAcquired, Term
 from foundation.errors import AzureBlobError, TransientError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Election:
                 self.term = None
             raise
         match answer:
-            case Renewed(renewed):
+            case Term() as renewed:
                 self.term = renewed
                 return Waiting()
             case Unknown(reason):

@@ -130,12 +130,6 @@ class LeaderElector:
         epoch = self._leading
         return epoch if self._election.leads() else None
 
-    @property
-    def deadline(self) -> float | None:
-        """When (monotonic seconds of `SystemClock`) this process stops leading unless its lease is renewed."""
-        term = self._election.term
-        return term.deadline if term is not None and term.epoch == self._leading else None
-
     def _run(self, act: Callable[[], None]) -> None:
         try:
             act()

@@ -1,6 +1,6 @@
 """The lease of one blob: at most one holder at a time, and an epoch in the blob that rises with every term.
 
-    acquire ─► Term(epoch 8) ─► renew ─► Renewed   the term holds longer
+    acquire ─► Term(epoch 8) ─► renew ─► Term      the same one, which holds longer
                                    ├───► Lost      another process has the lease, or it was broken or deleted
                                    └───► Unknown   no answer: the term holds until its own deadline
 
@@ -59,20 +59,13 @@ class NotAcquired:
 
 
 @dataclass(frozen=True)
-class Renewed:
-    """The lease was renewed."""
-
-    term: Term
-
-
-@dataclass(frozen=True)
 class Lost:
     """The term is over: nothing may be done in it any more."""
 
     reason: str
 
 
-Renewal: TypeAlias = Renewed | Lost | Unknown
+Renewal: TypeAlias = Term | Lost | Unknown
 
 
 class Lease:
@@ -127,7 +120,7 @@ class Lease:
         begin = self.clock.monotonic()
         match self._container.renew_lease(self._blob, term.lease_id):
             case Done():
-                return Renewed(replace(term, deadline=self._deadline(begin)))
+                return replace(term, deadline=self._deadline(begin))
             case Unknown() as unknown:
                 return unknown
             case Conflict(reason) | Missing(reason):

@@ -257,7 +257,7 @@ class JobCoordinator:
 
 
 def _attempt(act: Callable[[], None]) -> Exception | None:
-    """Act, whatever happens. What the listener raises; what storage refuses the others find out by themselves."""
+    """Act, whatever happens. Returns what the listener raises; what storage refuses is logged only."""
     try:
         act()
     except ListenerError as error:

@@ -140,7 +140,7 @@ def from_content(content: Mapping[str, Any], blob: str = "the blob") -> Publishe
             current,
             BarrierState(content["barrier"].removesuffix(f" {current.version}")),
             None if previous is None else _from_fields(previous),
-            _typed(content["timedOut"], int),
+            typed(content["timedOut"], int),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         text = f"The job model is damaged in {blob} ({error!r}). Delete {blob}: the processors then agree on a new one."
@@ -154,14 +154,14 @@ def _to_fields(model: JobModel) -> dict[str, Any]:
 
 def _from_fields(fields: Mapping[str, Any]) -> JobModel:
     tasks = {
-        name: Assignment(_typed(to["processor"], str), _typed(to["epoch"], int)) for name, to in fields["tasks"].items()
+        name: Assignment(typed(to["processor"], str), typed(to["epoch"], int)) for name, to in fields["tasks"].items()
     }
-    processors = tuple(_typed(name, str) for name in _typed(fields["processors"], list))
-    return JobModel(_typed(fields["version"], int), processors, tasks)
+    processors = tuple(typed(name, str) for name in typed(fields["processors"], list))
+    return JobModel(typed(fields["version"], int), processors, tasks)
 
 
-def _typed(value: Any, wanted: type[T]) -> T:
-    """The value, if it is of this type: JSON's true is no number."""
+def typed(value: Any, wanted: type[T]) -> T:
+    """The value, if it is of this type: JSON's true is no number. `TypeError` else."""
     if type(value) is not wanted:
         text = f"{str(value)[:40]!r} is not of type {wanted.__name__}"
         raise TypeError(text)

@@ -10,11 +10,12 @@ import logging
 import math
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from azure_account.documents.form import check_version
 from azure_account.values import Entity
 from coordination.processors.coordinator_state import ListedRow, ProcessorDeclaration, ProcessorRow
+from coordination.processors.job_model import typed
 
 if TYPE_CHECKING:
     from azure_account.table import Table
@@ -97,27 +98,24 @@ def _entity(row: ProcessorRow, *, leads: bool) -> Entity:
 def _parse(entity: Entity) -> ProcessorRow:
     """`KeyError`, `TypeError` or `ValueError` if the row is damaged."""
     of = entity.properties
-    _typed(of["formatVersion"], int)
-    _typed(of["isLeader"], bool)
-    leads = _typed(of["leads"], str)
+    typed(of["formatVersion"], int)
+    typed(of["isLeader"], bool)
+    leads = typed(of["leads"], str)
     stated = ProcessorDeclaration(
-        death=float(_typed(of["death"], float, int)),
-        tasks=_typed(of["tasks"], str),
-        name=_typed(of["name"], str),
-        away=float(_typed(of["away"], float, int)),
+        death=_seconds(of["death"]),
+        tasks=typed(of["tasks"], str),
+        name=typed(of["name"], str),
+        away=_seconds(of["away"]),
         leads=int(leads) if leads else None,
-        waits=_typed(of["waits"], str),
+        waits=typed(of["waits"], str),
     )
     if not (stated.death > 0 and 0 <= stated.away < math.inf):
         raise ValueError(stated)
-    return ProcessorRow(entity.row_key, _version(entity), _typed(of["liveness"], int), stated)
+    return ProcessorRow(entity.row_key, _version(entity), typed(of["liveness"], int), stated)
 
 
-def _typed(value: Any, *types: type) -> Any:
-    """The value, if it is of one of these types: true is no number."""
-    if type(value) not in types:
-        raise TypeError(value)
-    return value
+def _seconds(value: object) -> float:
+    return float(value) if type(value) is int else typed(value, float)  # whole ones may be stored as integers
 
 
 def _partition(version: int | None) -> str:

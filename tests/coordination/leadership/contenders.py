@@ -15,7 +15,7 @@ from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, T
 from azure_account.retrying.policy import RetryPolicy
 from azure_account.values import IF_ABSENT, Done, Unknown
 from coordination.leadership.election import Deposed, Elected, Election, Waiting
-from coordination.leadership.lease import Lease, Renewed, Term
+from coordination.leadership.lease import Lease, Term
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.timing import LeaseTiming
 from foundation.errors import TransientError
@@ -282,7 +282,7 @@ class TakesNoAnswerForYes(Lease):
     def renew(self, term: Term) -> Renewal:
         begin = self.clock.monotonic()
         answer = super().renew(term)
-        return Renewed(replace(term, deadline=self._deadline(begin))) if isinstance(answer, Unknown) else answer
+        return replace(term, deadline=self._deadline(begin)) if isinstance(answer, Unknown) else answer
 
 
 class IsAFlag(Lease):

@@ -11,9 +11,8 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, on
 from coordination import metrics
 from coordination.leadership.leader import LeaderElector
-from foundation.clock import SystemClock
 from foundation.errors import ConfigurationError
-from tests.coordination.leadership.electing import BLOB, LASTING, QUICK, Gate, Recorder, elector, leased, wait_for
+from tests.coordination.leadership.electing import BLOB, QUICK, Gate, Recorder, elector, leased, wait_for
 from tests.exported import exporting
 
 
@@ -51,17 +50,6 @@ def test_a_renewal_that_hangs_ends_the_term_in_time_and_its_answer_does_not_brin
     assert isinstance(first, int)
     assert isinstance(second, int)
     assert second > first, "it is elected again, in an epoch of its own"
-
-
-def test_a_leader_knows_until_when_it_leads(account: MemoryAccount, electors: list[LeaderElector]) -> None:
-    leader = elector(electors, account, Recorder())
-    wait_for(leader.leads)
-    first = leader.deadline
-    assert first is not None
-    assert 0 < first - SystemClock().monotonic() <= LASTING.duration - LASTING.margin
-    wait_for(lambda: (leader.deadline or 0) > first)
-    leader.stop()
-    assert leader.deadline is None
 
 
 def test_a_refused_request_stops_the_elector(account: MemoryAccount, electors: list[LeaderElector]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, LateEffect, LostAnswer, Refuse, TimeOut, on
 from azure_account.values import Done, Unknown
-from coordination.leadership.lease import Lease, Lost, NotAcquired, Renewed, Term
+from coordination.leadership.lease import Lease, Lost, NotAcquired, Term
 from coordination.leadership.lease_document import LeaseDocument, from_json
 from coordination.timing import LeaseTiming
 from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError
@@ -175,8 +175,8 @@ def test_the_deadline_is_a_margin_before_the_expiry_and_counted_from_before_the_
     pass_time(account, 10)
     begin = account.clock.monotonic()
     renewed = lease_of(account).renew(term)
-    assert isinstance(renewed, Renewed)
-    assert begin + 30 - 5 == renewed.term.deadline
+    assert isinstance(renewed, Term)
+    assert begin + 30 - 5 == renewed.deadline
 
 
 def test_an_answer_that_is_lost_is_unknown_and_a_lease_of_another_is_lost(account: MemoryAccount) -> None:

@@ -12,7 +12,7 @@ from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
 from coordination.checkpoints import CheckpointStore
-from coordination.leadership.lease import Lease, Renewed, Term
+from coordination.leadership.lease import Lease, Term
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
@@ -163,8 +163,8 @@ def test_the_deadline_of_a_lease_is_counted_from_before_each_request() -> None:
     assert begin + timing.duration - timing.margin == term.deadline
     begin = clock.monotonic()
     renewed = lease.renew(term)
-    assert isinstance(renewed, Renewed)
-    assert begin + timing.duration - timing.margin == renewed.term.deadline
+    assert isinstance(renewed, Term)
+    assert begin + timing.duration - timing.margin == renewed.deadline
 
 
 def test_the_lease_is_released_after_the_tasks_have_stopped(
