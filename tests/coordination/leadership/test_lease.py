@@ -237,7 +237,11 @@ def test_a_missing_permission_is_an_error_that_says_so(account: MemoryAccount) -
         (b"\xff", ConfigurationError, "holds no JSON"),
         (b"[1]", ConfigurationError, "is no lease blob"),
         (b'{"epoch":3}', ConfigurationError, "is no lease blob"),
-        (b'{"formatVersion":2,"epoch":3}', ConfigurationError, "format version 2; this release reads up to 1. Upgrade"),
+        (
+            b'{"formatVersion":2,"epoch":3}',
+            ConfigurationError,
+            "format version 2; this release reads up to 1, so it needs a newer",
+        ),
         (b'{"formatVersion":1,"epoch":3}', CorruptError, "is absent or of a wrong type"),
         (b'{"formatVersion":1,"epoch":"3","holder":"","leaseId":""}', CorruptError, "wrong type"),
         (b'{"formatVersion":1,"epoch":true,"holder":"","leaseId":""}', CorruptError, "wrong type"),

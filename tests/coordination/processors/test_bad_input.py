@@ -99,7 +99,7 @@ def running() -> Iterator[Running]:
     yield started
     for coordinator in started.coordinators:
         coordinator.stop()
-        assert not [thread for thread in coordinator._threads if thread.is_alive()]
+        wait_for(lambda one=coordinator: not any(thread.is_alive() for thread in one._threads))
 
 
 wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)
@@ -204,7 +204,11 @@ def test_terms_are_counted_with_the_reason_of_their_end(
     [
         (b"day,flights\n1,842\n", ConfigurationError, "holds no JSON .* Name another one, or delete it"),
         (b'{"name":"flights"}', ConfigurationError, "is no lease blob: it has no formatVersion and epoch"),
-        (b'{"formatVersion":99,"epoch":1}', ConfigurationError, "format version 99; this release reads up to 1. Upgr"),
+        (
+            b'{"formatVersion":99,"epoch":1}',
+            ConfigurationError,
+            "format version 99; this release reads up to 1, so it needs a newer",
+        ),
         (
             b'{"formatVersion":1,"epoch":-1,"holder":"","leaseId":""}',
             CorruptError,

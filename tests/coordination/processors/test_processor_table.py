@@ -67,6 +67,8 @@ def test_a_row_of_a_newer_release_is_not_damaged_but_says_what_is_needed() -> No
     store, table = account.table("processors"), ProcessorTable(account.table("processors"))
     table.create()
     store.replace(Entity("UNASSIGNED", "two-1", {"formatVersion": 2, "liveness": 1}))
-    message = "Row UNASSIGNED/two-1 of table processors has format version 2; this release reads up to 1. Upgrade"
+    message = (
+        "Row UNASSIGNED/two-1 of table processors has format version 2; this release reads up to 1, so it needs a newer"
+    )
     with pytest.raises(ConfigurationError, match=message):
         table.rows()
