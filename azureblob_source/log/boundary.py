@@ -1,6 +1,7 @@
 """The retention boundary of a stream's log: the first version that readers and writers take into account.
 
-    <stream>/_log/_first.json     {"formatVersion": 1, "first": 120, "writeId": "…", "removing": {"118": "0x8D…", …}}
+    <stream>/_log/_first.json
+    {"formatVersion": 1, "first": 120, "writeId": "…", "removing": {"118": "0x8D…", …}, "transactionList": 64}
 
 A vacuum moves it, forward only, *before* it deletes anything. Entries below it are ignored: those that are not deleted
 yet, and those that a stale writer, which knows an old head, puts there later. Without the blob, `first` is 0.
@@ -8,6 +9,8 @@ yet, and those that a stale writer, which knows an old head, puts there later. W
 `removing` are the ETags, by version, of the entries that are being deleted with their blobs. By these a vacuum that
 goes on after one that died distinguishes such an entry from one that was put below the boundary afterwards. The blobs
 of the latter are not to be deleted: another entry may commit them again.
+
+`transactionList` is the entry that lists the transactions of the first version that counts: it is kept (decision 24).
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ class Boundary:
     first: int = 0
     removing: Mapping[int, str] = field(default_factory=dict)
     write_id: str = ""
+    list_version: int = 0
     etag: str = ""
 
 
@@ -49,6 +53,7 @@ def to_json(boundary: Boundary) -> bytes:
         "first": boundary.first,
         "writeId": boundary.write_id,
         "removing": {str(version): etag for version, etag in boundary.removing.items()},
+        "transactionList": boundary.list_version,
     }
     return json.dumps(document, separators=(",", ":")).encode()
 
@@ -59,7 +64,7 @@ def from_json(data: bytes, name: str) -> Boundary:
         document = json.loads(data)
         check_version(document["formatVersion"], FORMAT_VERSION, f"Log boundary {name}")
         removing = {int(version): str(of) for version, of in document["removing"].items()}
-        return Boundary(int(document["first"]), removing, str(document["writeId"]))
+        return Boundary(int(document["first"]), removing, str(document["writeId"]), int(document["transactionList"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise

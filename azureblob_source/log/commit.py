@@ -42,7 +42,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry, remembered
+from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry
 from azureblob_source.log.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_batch_log
@@ -78,19 +78,17 @@ def commit_and_publish(log: CommitLog, draft: Draft, publisher: Publisher) -> An
         attempt = replacement(entry, draft)
 
 
-def commit_part(
-    log: CommitLog, draft: Draft, publisher: Publisher, replaced_blobs: frozenset[str], *, own: bool
-) -> AnyEntry | NotPublished:
+def commit_part(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry | NotPublished:
     """Commit and publish one stream's part of a batch entry.
 
-    An entry of an earlier batch entry is replaced. (`replaced_blobs` are the blobs of the earlier batch entries: an
-    older release's entry does not name its batch entry.) One of a later batch entry is left as it is: the caller reads
-    the batch log again before it acknowledges. If this part was voided, its blobs cannot be published: their names are
-    not used again. Replacing the batch entry is left to the caller.
+    The part of an earlier batch entry is replaced. That of a later one is left as it is: the caller reads the batch log
+    again before it acknowledges. If this part was voided, its blobs cannot be published: their names are not used
+    again. Replacing the batch entry is left to the caller.
     """
-    if draft.blobs and _is_voided(log.refresh(), draft, own=own):
+    log.refresh()
+    if draft.blobs and _part_is_voided(log, draft):
         return NotPublished([Unpublishable(blob, Obstacle.GONE) for blob in draft.blobs])
-    entry, failure = _commit_and_publish_once(log, draft, publisher, replaced_blobs)
+    entry, failure = _commit_and_publish_once(log, draft, publisher)
     if failure is None:
         return entry
     return failure if failure.blobs else NotPublished([Unpublishable(blob, Obstacle.GONE) for blob in _blobs_of(entry)])
@@ -98,8 +96,8 @@ def commit_part(
 
 def commit_if_repeated(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry | None:
     """Commit and publish a batch without rows, if the log knows it from an earlier run; else write nothing: None."""
-    known = _known_version(log.refresh(), draft)
-    return None if known is None else commit_and_publish(log, draft, publisher)
+    log.refresh()
+    return None if _known_version(log, draft) is None else commit_and_publish(log, draft, publisher)
 
 
 def append_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
@@ -115,7 +113,7 @@ def append_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry
     while head is None or head.epoch != draft.epoch:
         check_epoch(log, head, draft.epoch)
         published = -1 if head is None else max(head.published_up_to, log.notes.published_up_to)
-        log.put(replace(draft, operation="epoch", transaction=None, blobs=()).succeeding(head, published))
+        log.put(log.next_entry(head, replace(draft, operation="epoch", transaction=None, blobs=()), published))
         logger.info("%s: epoch %d begins", log.stream, draft.epoch)
         head = log.refresh()
     if is_batch_log(log.stream):
@@ -165,16 +163,17 @@ def replacement(entry: AnyEntry, draft: Draft) -> Draft:
 
 
 def _commit_and_publish_once(
-    log: CommitLog, draft: Draft, publisher: Publisher, replaced_blobs: frozenset[str] = frozenset()
+    log: CommitLog, draft: Draft, publisher: Publisher
 ) -> tuple[AnyEntry, NotPublished | None]:
     """Commit, then publish the entry in effect for the batch; returns it, and why it could not be published."""
     entry = commit_entry(log, draft, publisher)
     while entry.transaction == draft.transaction:
-        if _is_of_earlier_batch_entry(entry, draft, replaced_blobs):
+        of_batch = entry.batch_version if isinstance(entry, LogEntry) else None
+        if of_batch is not None and draft.batch_version is not None and of_batch != draft.batch_version:
+            if of_batch > draft.batch_version:
+                break
             entry = commit_entry(log, replacement(entry, draft), publisher)
             continue
-        if _is_of_later_batch_entry(entry, draft):
-            break
         match publish_in_effect(log, entry, draft, publisher):
             case Replaced(by):
                 entry = by
@@ -192,37 +191,18 @@ def _blobs_of(entry: AnyEntry) -> tuple[BlobEntry, ...]:
     return entry.blobs if isinstance(entry, LogEntry) else ()
 
 
-def _is_of_earlier_batch_entry(entry: AnyEntry, draft: Draft, replaced_blobs: frozenset[str]) -> bool:
-    """Whether a stream's entry of the draft's transaction belongs to an earlier batch entry than the draft."""
-    if isinstance(entry, LogEntry) and entry.batch_version is not None and draft.batch_version is not None:
-        return entry.batch_version < draft.batch_version
-    names = {blob.name for blob in _blobs_of(entry)}
-    return bool(replaced_blobs) and names <= replaced_blobs and names != {blob.name for blob in draft.blobs}
-
-
-def _is_of_later_batch_entry(entry: AnyEntry, draft: Draft) -> bool:
-    """Whether it belongs to another one, which must be a later one."""
-    version = entry.batch_version if isinstance(entry, LogEntry) else None
-    return draft.batch_version is not None and version not in {None, draft.batch_version}
-
-
-def _known_version(head: LogEntry | None, draft: Draft) -> LastCommitted | None:
+def _known_version(log: CommitLog, draft: Draft) -> LastCommitted | None:
     """What the log remembers of the draft's transaction: its version or a later one, None if neither is in the log."""
-    last = remembered(head, draft.transaction)
+    last = log.remembered(draft.transaction)
     return None if last is None or draft.transaction is None or last.version < draft.transaction.version else last
 
 
-def _is_voided(head: LogEntry | None, draft: Draft, *, own: bool) -> bool:
-    """Whether this part of a batch entry was voided, and not only that of an earlier batch entry.
-
-    Logs of older releases do not say which one it was. Then it counts as this one, unless this one is the caller's own.
-    """
-    last = _known_version(head, draft)
+def _part_is_voided(log: CommitLog, draft: Draft) -> bool:
+    """Whether this part of a batch entry was voided, and not only that of an earlier batch entry."""
+    last = _known_version(log, draft)
     if last is None or draft.transaction is None or (last.version, last.entry) != (draft.transaction.version, VOIDED):
         return False
-    if last.batch_version is None or draft.batch_version is None:
-        return not own
-    return last.batch_version >= draft.batch_version
+    return last.batch_version is not None and last.batch_version >= (draft.batch_version or 0)
 
 
 def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: Publisher) -> AnyEntry | None:
@@ -232,8 +212,8 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publi
     """
     visible = AT_LEAST_ONCE if publisher.at_least_once else NOTHING if draft.batch_version is None else IN_PART
     check_epoch(log, head, draft.epoch, visible)
-    _check_not_taken_back(log, head, draft)
-    last, transaction = _known_version(head, draft), draft.transaction
+    _check_not_taken_back(log, draft)
+    last, transaction = _known_version(log, draft), draft.transaction
     if last is None or transaction is None:
         return None
     if (newer := log.refresh()) != head:  # a revert may have taken it back
@@ -254,13 +234,13 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publi
     return entry
 
 
-def _check_not_taken_back(log: CommitLog, head: LogEntry | None, draft: Draft) -> None:
+def _check_not_taken_back(log: CommitLog, draft: Draft) -> None:
     """`ConflictError` if a revert has taken back the batch entry that the draft is a part of, or what it replaces.
 
     In the log of a stream the batches of a query and their batch entries rise together. So a later batch of a batch
     entry up to the last known one was taken back.
     """
-    last, transaction = remembered(head, draft.transaction), draft.transaction
+    last, transaction = log.remembered(draft.transaction), draft.transaction
     if last is None or transaction is None or last.version >= transaction.version:
         return
     of_log, of_draft = last.batch_version, draft.batch_version
@@ -286,15 +266,15 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
         publisher.check_names(draft.blobs)
     if draft.operation != "overwrite" and not is_batch_log(log.stream):
         publisher.admit(log.stream, head, [blob.schema for blob in draft.blobs])
-    if draft.operation == "overwrite" and head is not None:
-        try:
+    try:
+        if draft.operation == "overwrite" and head is not None:
             live = live_blobs(log.live_entries(head.version)).values()
             draft = replace(draft, removed=tuple(blob.removal for blob in live))
-        except NotFoundError:
-            if log.head() == head:
-                raise
-            return None
-    entry = draft.succeeding(head, published_up_to=-1 if head is None else head.version)
+        entry = log.next_entry(head, draft, -1 if head is None else head.version)
+    except NotFoundError:  # a vacuum has removed what the head needs
+        if log.head() == head:
+            raise
+        return None
     if log.put(entry).write_id == draft.write_id:
         return entry
     log.refresh()

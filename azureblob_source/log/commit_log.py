@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import IF_ABSENT, Condition, Conflict, Done
@@ -32,9 +32,12 @@ from foundation.errors import AzureBlobError, ConfigurationError, ConflictError,
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
     from azureblob_source.log.boundary import Boundary
+    from azureblob_source.log.entry import Draft, LastCommitted, Transaction
     from foundation.clock import Clock
 
 logger = logging.getLogger("azureblob_source")
@@ -72,6 +75,8 @@ class CommitLog:
         self._clock = clock
         self._head: LogEntry | None = None
         self._looked = False
+        self._listing: LogEntry | None = None
+        """The entry that lists the transactions, of those that were needed last."""
         self._boundary_read_at = 0.0
 
     def facts(self) -> LogFacts:
@@ -106,15 +111,15 @@ class CommitLog:
                 found = self._after_known(self._head, found)
             elif found is not None and newest > start:
                 found = self._without_strays(found, self._find(start))
-            first = self.boundary().first
+            first = self.refresh_boundary().first
             if found is not None and found.version >= first:
                 head = found
                 break
             head = None
-            start = first if newest < first else self._listed(first)
+            start = first if newest < first else self._find_oldest(first)
         if head is None and self._head is not None:
-            raise self._replaced()
-        self._head, self._looked = head, True
+            self._fail_deleted()
+        self._keep(head)
         return head
 
     def _after_known(self, known: LogEntry, found: LogEntry) -> LogEntry:
@@ -123,10 +128,10 @@ class CommitLog:
         `ConflictError` if `known` is not in the log any more, and no vacuum has deleted it.
         """
         there = found if found.version == known.version else self._find(known.version)
-        if there is None and known.version < self.boundary().first:
+        if there is None and known.version < self.refresh_boundary().first:
             return found
         if there is None or there.write_id != known.write_id:
-            raise self._replaced()
+            self._fail_deleted()
         return self._without_strays(found, known)
 
     def _without_strays(self, found: LogEntry, known: LogEntry | None) -> LogEntry:
@@ -138,10 +143,13 @@ class CommitLog:
             newest = self._find(version)
         return found if newest is None else newest
 
-    def _replaced(self, step: str = "") -> ConflictError:
-        """The error for a stream that was deleted. What this object knew of it is dropped, so it can be used again."""
+    def _fail_deleted(self) -> NoReturn:
+        """Fail because the stream was deleted. What this object knew of it is dropped, so it can be used again."""
         known = self._head
         self._reset()
+        raise self._deleted(known)
+
+    def _deleted(self, known: LogEntry | None, step: str = "") -> ConflictError:
         was = "" if known is None else f" (this process knew version {known.version}, write id {known.write_id})"
         cause = f"the stream was deleted since this process last looked, and may have been begun again{was}"
         step = step or (
@@ -149,17 +157,90 @@ class CommitLog:
             "that is there now, without the batches that it wrote before. A batch read: load it again. A streaming "
             "read: start it with a new checkpoint."
         )
-        return ConflictError("use the log of", f"{self.stream} in {self.container.url}", cause, step)
+        return ConflictError("use the log of", self._place, cause, step)
 
     def _reset(self) -> None:
         """Drop everything that is known of the log."""
-        self.forget()
-        self.notes = StreamNotes()
+        self._forget()
+        self._listing, self.notes = None, StreamNotes()
         self.kept_from, self._boundary_read_at = 0, 0.0
 
-    def forget(self) -> None:
+    def _keep(self, head: LogEntry | None) -> None:
+        """Remember the newest entry; None if there is none."""
+        self._head, self._looked = head, True
+        if head is not None and head.lists:
+            self._listing = head
+
+    def _forget(self) -> None:
         """Drop what is known of the head: the next call searches for it."""
         self._head, self._looked = None, False
+
+    def remembered(self, transaction: Transaction | None) -> LastCommitted | None:
+        """The newest version of a transaction's id that the log remembers, as far as the head is known.
+
+        One more request if the id was not used lately, and this object does not know which entry lists it.
+        """
+        while transaction is not None and (head := self.head()) is not None:
+            try:
+                return self.last_committed(transaction.id, head)
+            except NotFoundError:
+                if self.head() == head:
+                    raise
+        return None
+
+    def last_committed(self, id_: str, at: LogEntry) -> LastCommitted | None:
+        """The same as of one entry. `NotFoundError` if a vacuum has removed it and the one that lists transactions."""
+        return at.transactions.get(id_) or self._listed_for(at).get(id_)
+
+    def next_entry(
+        self, head: LogEntry | None, draft: Draft, published_up_to: int, voided: LogEntry | None = None
+    ) -> LogEntry:
+        """The draft as the entry that follows `head`: see `Draft.succeeding`. voided: the entry that it voids."""
+        known: dict[str, LastCommitted] = {}
+        if head is not None and head.next_lists:
+            older = self._listed_for(head)
+            known = {id_: older[id_] for id_ in older if id_ not in head.transactions} | dict(head.transactions)
+        elif head is not None:
+            changed = (draft.transaction, None if voided is None else voided.transaction)
+            found = {each.id: self.last_committed(each.id, head) for each in changed if each is not None}
+            known = {id_: last for id_, last in found.items() if last is not None}
+        return draft.succeeding(head, published_up_to, known, restored=voided and self._entry_before(voided))
+
+    def _listed_for(self, at: LogEntry) -> Mapping[str, LastCommitted]:
+        """The transactions of the entry that lists them for this one."""
+        listing = self._listing
+        if listing is None or (listing.version, listing.log_id) != (at.list_version, at.log_id):
+            listing = at if at.lists else self._find(at.list_version)
+            if listing is None or listing.log_id != at.log_id:
+                self._check_shortened(at)
+                return {}
+            self._listing = listing
+        return listing.transactions
+
+    def _check_shortened(self, at: LogEntry) -> None:
+        """`NotFoundError` unless the list of an entry is gone with all that was before it: then it counts as removed.
+
+        A vacuum keeps the list of what it keeps, so the entry may be below the boundary by now. Else the log was
+        shortened by hand, or the list alone was deleted.
+        """
+        if not self._is_there(at):
+            self._fail_deleted()
+        first, name = self.refresh_boundary().first, log_name(self.stream, at.list_version)
+        if first > at.list_version or (self._find_oldest(first) or 0) < at.list_version:
+            cause = f"{name}, which lists the transactions that are committed, is missing"
+            raise NotFoundError("use the log of", self._place, cause, "Restore it (soft delete).")
+        logger.warning("the log was shortened by hand: transactions that only %s listed are forgotten", name)
+
+    def _entry_before(self, entry: LogEntry) -> LogEntry | None:
+        """The entry before this one, if it is kept."""
+        try:
+            return self.read(entry.version - 1) if entry.version else None
+        except NotFoundError:
+            return None
+
+    @property
+    def _place(self) -> str:
+        return f"{self.stream} in {self.container.url}"
 
     def check_no_files(self, *, own_are_right: bool) -> None:
         """Called before the log begins: see `folder.check_no_files`. If it has begun meanwhile, all is well."""
@@ -170,13 +251,13 @@ class CommitLog:
             if self.refresh() is None:
                 raise
 
-    def boundary(self) -> Boundary:
-        """The log's retention boundary as of now. A head below it is forgotten."""
+    def refresh_boundary(self) -> Boundary:
+        """Read the log's retention boundary as of now. A head below it is forgotten."""
         boundary = read_boundary(self.container, self.stream)
         self.kept_from = max(self.kept_from, boundary.first)
         self._boundary_read_at = self._clock.monotonic()
         if self._head is not None and self._head.version < self.kept_from:
-            self.forget()
+            self._forget()
         return boundary
 
     def boundary_is_recent(self) -> bool:
@@ -185,8 +266,8 @@ class CommitLog:
 
     def first(self) -> int | None:
         """The oldest version kept, None if the log is empty."""
-        first = self.boundary().first
-        return first if self._exists(first) else self._listed(first)
+        first = self.refresh_boundary().first
+        return first if self._exists(first) else self._find_oldest(first)
 
     def read(self, version: int) -> LogEntry:
         """One entry. `NotFoundError`, which names the oldest kept, if that version is not, or no longer, in the log."""
@@ -202,15 +283,15 @@ class CommitLog:
         unknown = [version for version in versions if version not in known]
         if unknown:
             found = self._find_all(unknown)
-            self.boundary()
+            self.refresh_boundary()
             known |= found
         for version in versions:
             if version not in known or version < self.kept_from:
                 if self._head is not None and not self._is_there(self._head):
-                    raise self._replaced()
+                    self._fail_deleted()
                 raise self._not_kept(version)
         if self._head is not None and any(known[each].log_id != self._head.log_id for each in versions):
-            raise self._replaced()
+            self._fail_deleted()
         return [known[version] for version in versions]
 
     def history(self, last: int | None = None) -> list[LogEntry]:
@@ -256,13 +337,13 @@ class CommitLog:
                 if before is not None and there is not None and there.log_id != before.log_id:
                     self._delete_stray(there, before)
                 elif there is not None:
-                    return self._unless_below_boundary(there, entry)
+                    return self._accept_or_withdraw(there, entry)
             return None
 
         found = request_and_read_back(
             lambda: self.container.put(name, data, condition=IF_ABSENT), read_back, partial(self._unresolved, entry)
         )
-        there = self._unless_below_boundary(entry, entry) if isinstance(found, Done) else found
+        there = self._accept_or_withdraw(entry, entry) if isinstance(found, Done) else found
         if before is not None:
             self._check_log(before, entry)
         return there
@@ -271,26 +352,27 @@ class CommitLog:
         """`ConflictError` if the entry before the one that was put is gone: the log was deleted in between."""
         if self._is_there(before):
             return
-        error, committed = self._replaced(), self._replaced(_after_an_unknown_put(put))
+        known = self._head
+        self._reset()
         head = self.refresh()
-        if head is not None and head.version > put.version and self._is_there(put):
-            raise committed  # another process has gone on after it
+        if head is not None and head.version > put.version and self._is_there(put):  # another process has gone on
+            raise self._deleted(known, _after_an_unknown_put(put))
         self._reset()
         self._withdraw(put)
-        raise error
+        raise self._deleted(known)
 
     def _is_there(self, entry: LogEntry) -> bool:
         """Whether an entry that this object has read or put is in the log still, or was deleted by a vacuum."""
         there = self._find(entry.version)
         if there is None:
-            return entry.version < self.boundary().first
+            return entry.version < self.refresh_boundary().first
         return there.write_id == entry.write_id
 
     def _delete_stray(self, stray: LogEntry, before: LogEntry) -> None:
         """Delete an entry of a deleted log, which is in the way. `ConflictError` if it is this object's own that is."""
         there = self._with_etag(stray)
         if not self._is_there(before):
-            raise self._replaced()
+            self._fail_deleted()
         if there is not None:
             name = log_name(self.stream, stray.version)
             logger.warning("%s is an entry of another log that was deleted: it is removed", name)
@@ -310,20 +392,21 @@ class CommitLog:
         cause, step = f"no answer was received ({answer})", _after_an_unknown_put(entry)
         return TransientError("commit", place, cause, step, attempts=ATTEMPTS)
 
-    def _unless_below_boundary(self, there: LogEntry, put: LogEntry) -> LogEntry:
-        """What is `there` after a put. `ConflictError` if its version is below the retention boundary."""
-        boundary = self.boundary()
+    def _accept_or_withdraw(self, there: LogEntry, put: LogEntry) -> LogEntry:
+        """Take what is `there` after a put for the head. Below the retention boundary: delete it, `ConflictError`."""
+        boundary = self.refresh_boundary()
         if put.version >= boundary.first:
             if self._head is None or there.version > self._head.version:
-                self._head, self._looked = there, True
+                self._keep(there)
             return there
-        self.forget()
-        # A vacuum deletes the entries that it is removing with their blobs, which it could not find without them.
-        if there.write_id == put.write_id and put.version not in boundary.removing:
+        self._forget()
+        # A vacuum deletes the entries that it is removing with their blobs, which it could not find without them. It
+        # keeps the one that lists transactions.
+        if there.write_id == put.write_id and put.version not in (*boundary.removing, boundary.list_version):
             self._withdraw(put)
         raise ConflictError(
             "commit",
-            f"version {put.version} of {self.stream} in {self.container.url}",
+            f"version {put.version} of {self._place}",
             f"since this writer last looked, a vacuum has made {boundary.first} the first version",
             "This version commits nothing: run the batch again.",
         )
@@ -347,7 +430,7 @@ class CommitLog:
             return start
         if self.kept_from or self._exists(0):
             return self.kept_from
-        return self.boundary().first or self._listed(0)
+        return self.refresh_boundary().first or self._find_oldest(0)
 
     def _given_version(self) -> int | None:
         """The version that another process has found; None if the log does not have that entry any more."""
@@ -355,8 +438,8 @@ class CommitLog:
         there = None if given.version is None else self._find(given.version)
         return given.version if there is not None and there.write_id == given.write_id else None
 
-    def _listed(self, first: int) -> int | None:
-        """The oldest version from `first` on, if entries were deleted by something else than a vacuum."""
+    def _find_oldest(self, first: int) -> int | None:
+        """Find the oldest version from `first` on, where entries were deleted by something else than a vacuum."""
         for blob in self.container.list(log_prefix(self.stream), start_from=log_name(self.stream, first)):
             version = log_version(blob.name)
             if version is not None:

@@ -25,7 +25,9 @@ ATTEMPT = "azureblob_attempt"
 DISCARDED = "discarded"
 """The attempt id of the empty blob by which staged blocks are dropped; it is deleted at once."""
 RECENT_TRANSACTIONS = 1000
-"""Transaction ids that an entry lists. The one that was idle longest is dropped first."""
+"""Transaction ids that a log remembers, at least. The one that was idle longest is dropped first."""
+LIST_EVERY = 64
+"""Every so many versions an entry lists all of them; the others have those used since then (decision 24)."""
 
 
 def attempt_of(metadata: Mapping[str, str]) -> str | None:
@@ -174,11 +176,14 @@ class Draft(Change):
         self,
         head: LogEntry | None,
         published_up_to: int,
+        known: Mapping[str, LastCommitted],
         *,
         restored: LogEntry | None = None,
     ) -> LogEntry:
         """The draft as the entry that follows `head`; entries up to version `published_up_to` are published.
 
+        known: the transactions that the log remembers at `head`; all of them if the next entry lists them, else at
+        least that of the draft, and of a void that of the entry that it voids.
         restored: of a void, the entry before the one that it voids: its schemas count again, and if that was an
         overwrite, what was live. None if a vacuum has removed it, and with it all that was live.
         """
@@ -191,29 +196,32 @@ class Draft(Change):
             **content,
             version=version,
             published_up_to=published_up_to,
-            transactions=self._transactions(head, version),
+            transactions=self._transactions(head, version, known),
+            list_version=version if head is None or head.next_lists else head.list_version,
             since=since,
             schemas=schemas,
             log_id=self.write_id if head is None else head.log_id,
             last_revert=None if head is None else head.newest_revert,
         )
 
-    def _transactions(self, head: LogEntry | None, version: int) -> dict[str, LastCommitted]:
-        """`transactions` of this draft as `version`: those of `head`, and its own as the one used last."""
-        transactions = {} if head is None else dict(head.transactions)
+    def _transactions(
+        self, head: LogEntry | None, version: int, known: Mapping[str, LastCommitted]
+    ) -> dict[str, LastCommitted]:
+        """`transactions` of this draft as `version`, its own as the one used last."""
+        lists = head is None or head.next_lists
+        transactions = dict(known if lists else {} if head is None or head.lists else head.transactions)
         if self.operation == "void":
             transactions |= {
                 of: LastCommitted(last.version, VOIDED, last.previous, self.batch_version)
-                for of, last in transactions.items()
+                for of, last in known.items()
                 if last.entry == self.replaces
             }
         if self.transaction is not None:
-            last, own = transactions.pop(self.transaction.id, None), self.transaction.version
-            previous = own if self.operation == "revert" else _previous(last, own)
+            own = self.transaction.version
+            previous = own if self.operation == "revert" else _previous(known.get(self.transaction.id), own)
+            transactions.pop(self.transaction.id, None)
             transactions[self.transaction.id] = LastCommitted(own, version, previous, self.batch_version)
-            for forgotten in list(transactions)[: max(0, len(transactions) - RECENT_TRANSACTIONS)]:
-                del transactions[forgotten]
-        return transactions
+        return dict(list(transactions.items())[-RECENT_TRANSACTIONS:])
 
     def _live_from(self, before: LogEntry | None, version: int) -> tuple[int, tuple[str, ...]]:
         """`since` and `schemas` of this draft as `version`, after `before`."""
@@ -238,7 +246,8 @@ class LogEntry(Change):
     """One committed change of a stream.
 
     published_up_to: every entry up to this version was published when this one was committed.
-    transactions: last version of each recent transaction id, this entry's included, and the entry that holds it.
+    transactions: last version of each transaction id used after entry `list_version`, this entry's included, and the
+      entry that holds it; of all recent ids if that is this entry. The one used last is the last.
     since: the version of the last overwrite, before which no blob is live; 0 if there is none.
     schemas: fingerprints of the writer schemas used since then, in order of first use.
     log_id: the log's identity, which is the write id of its version 0 (see decision 18).
@@ -248,10 +257,21 @@ class LogEntry(Change):
     version: int
     published_up_to: int = -1
     transactions: Mapping[str, LastCommitted] = field(default_factory=dict)
+    list_version: int = 0
     since: int = 0
     schemas: tuple[str, ...] = ()
     log_id: str = ""
     last_revert: int | None = None
+
+    @property
+    def lists(self) -> bool:
+        """Whether it lists all recent transactions."""
+        return self.list_version == self.version
+
+    @property
+    def next_lists(self) -> bool:
+        """Whether the entry after this one does."""
+        return self.version + 1 >= self.list_version + LIST_EVERY
 
     @property
     def live_schemas(self) -> tuple[str, ...]:
@@ -283,11 +303,6 @@ class GoneEntry:
 AnyEntry: TypeAlias = LogEntry | GoneEntry
 
 
-def remembered(head: LogEntry | None, transaction: Transaction | None) -> LastCommitted | None:
-    """The newest version of a transaction's id that the log remembers, and its entry; None if it remembers none."""
-    return None if head is None or transaction is None else head.transactions.get(transaction.id)
-
-
 def to_json(entry: LogEntry) -> bytes:
     """The entry as it is stored: UTF-8 JSON, camelCase, always with all fields."""
     document: dict[str, Any] = {
@@ -315,6 +330,7 @@ def to_json(entry: LogEntry) -> bytes:
         "tags": dict(entry.attributes.tags),
         "tier": entry.attributes.tier,
         "transactions": {id_: astuple(last) for id_, last in entry.transactions.items()},
+        "transactionList": entry.list_version,
     }
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -378,6 +394,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         writers=tuple(document["writers"]),
         attributes=BlobAttributes(document["metadata"], document["tags"], document["tier"]),
         transactions={id_: LastCommitted(*last) for id_, last in document["transactions"].items()},
+        list_version=int(document["transactionList"]),
         since=int(document["since"]),
         schemas=tuple(map(str, document["schemas"])),
         batch_version=document["batchVersion"],

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from azureblob_source.log.entry import VOIDED, LogEntry, Transaction, remembered
+from azureblob_source.log.entry import VOIDED, LogEntry, Transaction
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.naming import is_batch_log
@@ -56,7 +56,7 @@ def revert(
         check_epoch(log, head, draft.epoch)
         if not of_streams and not publish_earlier(log, head, publisher, draft):
             continue
-        if not has_batches_after(log, last) and _refuses_parts(head, last, batch_version):
+        if not has_batches_after(log, last) and _refuses_parts(log, last, batch_version):
             return None
         found = entries_after(log, last)
         taken_back = batches_among(log, found, last)
@@ -77,7 +77,7 @@ def revert(
             removed=tuple(blobs),
             batch_version=batch_version,
         )
-        entry = reverting.succeeding(head, -1 if head is None else head.version)
+        entry = log.next_entry(head, reverting, -1 if head is None else head.version)
         if head is not None and taken_back and not of_streams:
             entry = replace(entry, schemas=_schemas_without(log, head, taken_back))
         if log.put(entry).write_id == entry.write_id:
@@ -98,7 +98,7 @@ def _schemas_without(log: CommitLog, head: LogEntry, taken_back: Sequence[LogEnt
 
 def has_batches_after(log: CommitLog, last: Transaction) -> bool:
     """Whether the log remembers a later batch than `last` of its id, be it voided or without rows."""
-    newest = remembered(log.head(), last)
+    newest = log.remembered(last)
     return newest is not None and newest.version > last.version
 
 
@@ -150,7 +150,7 @@ def _is_up_to(entry: LogEntry, last: Transaction) -> bool:
 
 def _check_all_kept(log: CommitLog, last: Transaction, oldest: LogEntry) -> None:
     """`ConflictError` unless the oldest entry that is kept shows that none before it has a batch after `last`."""
-    newest = oldest.transactions.get(last.id)
+    newest = log.last_committed(last.id, oldest)
     if newest is None:
         return
     removed = newest.version if VOIDED != newest.entry < oldest.version else newest.previous
@@ -165,13 +165,13 @@ def _last_kept(log: CommitLog, entries: Sequence[LogEntry], last: Transaction) -
     first = next((entry for entry in entries if is_after(entry, last)), None)
     if first is not None:
         return first.transactions[last.id].previous
-    newest = remembered(log.head(), last)
+    newest = log.remembered(last)
     return -1 if newest is None else newest.in_effect
 
 
-def _refuses_parts(head: LogEntry | None, last: Transaction, batch_version: int | None) -> bool:
+def _refuses_parts(log: CommitLog, last: Transaction, batch_version: int | None) -> bool:
     """Whether the log refuses parts of batch entries up to `batch_version`, which were taken back."""
-    newest = remembered(head, last)
+    newest = log.remembered(last)
     refused = None if newest is None else newest.batch_version
     return batch_version is None or (refused is not None and refused >= batch_version)
 

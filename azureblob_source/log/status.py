@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from azureblob_source.log.entry import VOIDED, AnyEntry, GoneEntry, LogEntry, Transaction, remembered
+from azureblob_source.log.entry import VOIDED, AnyEntry, GoneEntry, LogEntry, Transaction
 from azureblob_source.log.live import entries_in_effect
 from foundation.errors import NotFoundError
 
@@ -44,13 +44,13 @@ Status: TypeAlias = Unpublished | Published | Voided | Replaced
 
 def status_of(log: CommitLog, entry: AnyEntry) -> Status:
     """The status, as of now, of an entry that the log holds or has held."""
-    first = log.boundary().first
+    first = log.refresh_boundary().first
     while isinstance(entry, LogEntry) and entry.version >= first:
         head = log.refresh()
         try:
             later = [] if head is None else log.entries(entry.version + 1, head.version)
         except NotFoundError:
-            before, first = first, log.boundary().first
+            before, first = first, log.refresh_boundary().first
             if first == before:
                 raise
             continue
@@ -78,7 +78,7 @@ def _by_transaction(log: CommitLog, entry: AnyEntry) -> Status:
     head, transaction = log.refresh(), entry.transaction
     if head is None or transaction is None:
         return Voided()
-    last = remembered(head, transaction)
+    last = log.remembered(transaction)
     if last is None or last.version > transaction.version or last.entry == entry.version:
         return Published(frozenset() if isinstance(entry, GoneEntry) else frozenset(b.name for b in entry.blobs))
     if last.version < transaction.version or last.entry == VOIDED:  # lower: the entry was reverted

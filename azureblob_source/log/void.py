@@ -80,7 +80,7 @@ def leave_out(log: CommitLog, blobs: Collection[BlobEntry], draft: Draft, publis
                 place, step = _version(log, entry), "Look again at what is missing."
                 raise ConflictError("leave out blobs of", place, _cause(entry, failed), step)
         removed = tuple(sorted(blob.removal for blob in blobs))
-        entry = replace(draft, transaction=None, removed=removed).succeeding(head, head.version)
+        entry = log.next_entry(head, replace(draft, transaction=None, removed=removed), head.version)
         if log.put(entry).write_id == draft.write_id:
             return entry
 
@@ -161,11 +161,7 @@ def void(log: CommitLog, head: LogEntry | None, target: ToVoid, draft: Draft, pu
         removed=() if target.leave_blobs else tuple(sorted(own | publisher.deleted_by(entry))),
     )  # fmt: skip
     published = entry.version - 1 if head is None else max(entry.version - 1, head.published_up_to)
-    candidate = voiding.succeeding(
-        head,
-        published,
-        restored=_entry_before(log, entry),
-    )
+    candidate = log.next_entry(head, voiding, published, voided=entry)
     put = log.put(candidate)
     log.refresh()
     if put.write_id != candidate.write_id:
@@ -184,16 +180,6 @@ def _drop_refused_blob(log: CommitLog, entry: LogEntry, publisher: Publisher, fa
             "repair`: either publishes the version. Until then it stops other writers of the stream."
         )
         raise ConfigurationError("publish", _version(log, entry), _cause(entry, failed), step) from cause
-
-
-def _entry_before(log: CommitLog, entry: LogEntry) -> LogEntry | None:
-    """The entry before this one, if it is kept."""
-    if entry.version == 0:
-        return None
-    try:
-        return log.read(entry.version - 1)
-    except NotFoundError:
-        return None
 
 
 def _version(log: CommitLog, entry: LogEntry) -> str:

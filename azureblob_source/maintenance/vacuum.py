@@ -5,6 +5,7 @@
 Why this order is safe (each clause is a test):
   * The retention boundary moves first: from then on readers and writers ignore what is deleted next.
   * Only published entries are removed, and never the head: no batch is voided, and the transactions stay known.
+  * The entry that lists the transactions of the first one that is kept loses its blobs, and is kept (decision 24).
   * A blob is deleted only if its `azureblob_attempt` metadata names the entry's attempt, on the ETag that was read.
   * An entry is deleted after its blobs. If a vacuum dies, the boundary's `removing` lists the entries that it began
     with, and the next vacuum starts with them. Any other entry below the boundary was put there by a stale writer: it
@@ -63,6 +64,7 @@ class VacuumPlan:
     outdated: entries to remove, oldest first; `blobs`, `rows` and `bytes` are the totals of their blobs.
     interrupted: entries below the boundary that an interrupted vacuum began to remove, to be removed with their blobs.
     strays: entries that a stale writer put below the boundary, to be deleted without their blobs.
+    list_entry: the entry below the boundary that is kept, as it lists transactions.
     first, last: the first version that is kept, and the head.
     """
 
@@ -71,6 +73,7 @@ class VacuumPlan:
     outdated: tuple[ListedEntry, ...]
     interrupted: tuple[ListedEntry, ...]
     strays: tuple[ListedEntry, ...]
+    list_entry: ListedEntry | None
     first: int
     last: int
     blobs: int = 0
@@ -113,7 +116,7 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
 
     progress: called with the number of entries read since its last call. `NotFoundError` if there is no log.
     """
-    boundary, head = log.boundary(), log.refresh()
+    boundary, head = log.refresh_boundary(), log.refresh()
     if head is None:
         step = "Check container and stream; `python -m azureblob_source ls` shows what is there."
         raise NotFoundError("vacuum", f"{log.container.url}/{log.stream}", "there is no commit log", step)
@@ -135,6 +138,7 @@ def plan_from_listing(
     """The plan, without totals, from the listing of a log. Entries from version `needed` on are kept. Pure."""
     below = [entry for entry in listed if entry.version < boundary.first]
     interrupted = [entry for entry in below if boundary.removing.get(entry.version) == entry.etag]
+    list_entry = next((entry for entry in below if entry.version == boundary.list_version), None)
     end = min(first_unpublished(head), head.version, needed)
     outdated: list[ListedEntry] = []
     for entry in listed:
@@ -147,7 +151,8 @@ def plan_from_listing(
         boundary=boundary,
         outdated=tuple(outdated),
         interrupted=tuple(interrupted),
-        strays=tuple(entry for entry in below if entry not in interrupted),
+        strays=tuple(entry for entry in below if entry not in interrupted and entry != list_entry),
+        list_entry=list_entry,
         first=outdated[-1].version + 1 if outdated else boundary.first,
         last=head.version,
     )
@@ -167,15 +172,20 @@ def vacuum(
     of one log one ends with `ConflictError`.
     """
     work = _Work(container, plan, threads, progress)
+    boundary, kept = plan.boundary, plan.list_entry
     work.delete_entries(plan.strays)
-    work.clear(plan.interrupted, work.read(plan.interrupted))
-    boundary = plan.boundary
+    work.clear(plan.interrupted, work.read(plan.interrupted), kept)
     for chunk in _chunks(plan.outdated):
         entries = work.read(chunk)
         removing = {entry.version: entry.etag for entry in chunk}
-        new = Boundary(chunk[-1].version + 1, removing, new_id())
-        boundary = move_boundary(container, plan.stream, boundary, new)
-        work.clear(chunk, entries)
+        end = chunk[-1].version + 1
+        first = find_entry(container, plan.stream, end)
+        listed_in = end if first is None else first.list_version
+        boundary = move_boundary(container, plan.stream, boundary, Boundary(end, removing, new_id(), listed_in))
+        before = [] if kept is None or kept.version == listed_in else [kept]
+        kept = next((each for each in (*chunk, kept) if each is not None and each.version == listed_in), None)
+        work.delete_entries(before)
+        work.clear(chunk, entries, kept)
     if boundary.removing:
         move_boundary(container, plan.stream, boundary, replace(boundary, removing={}, write_id=new_id()))
     return VacuumResult(work.entries, work.blobs, tuple(work.foreign))
@@ -206,14 +216,16 @@ class _Work:
         """The contents of the entries; None for one that is deleted already."""
         return self._each(self._read, entries)
 
-    def clear(self, entries: Sequence[ListedEntry], contents: Sequence[LogEntry | None]) -> None:
-        """Delete the blobs of entries below the boundary, then the entries."""
+    def clear(
+        self, entries: Sequence[ListedEntry], contents: Sequence[LogEntry | None], kept: ListedEntry | None
+    ) -> None:
+        """Delete the blobs of entries below the boundary, then the entries but `kept`."""
         if not self.plan.log_only:
             blobs = [blob for entry in contents if entry is not None for blob in entry.blobs]
             fates = self._each(self._delete_blob, blobs)
             self.blobs += fates.count(_Fate.DELETED)
             self.foreign += [blob.name for blob, fate in zip(blobs, fates, strict=True) if fate is _Fate.FOREIGN]
-        self.delete_entries(entries)
+        self.delete_entries([entry for entry in entries if entry != kept])
 
     def delete_entries(self, entries: Sequence[ListedEntry]) -> None:
         """Delete entries below the boundary, each on the ETag that was listed."""

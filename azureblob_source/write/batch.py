@@ -26,7 +26,7 @@ from azureblob_source.log.commit import (
     replacement,
     taken_back_error,
 )
-from azureblob_source.log.entry import Draft, LogEntry, Transaction, remembered
+from azureblob_source.log.entry import Draft, LogEntry, Transaction
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.naming import batches_stream, schema_name
 from azureblob_source.log.publish import Publisher
@@ -161,7 +161,7 @@ class BatchCommitter:
         """`ConfigurationError` if the rows cannot go to a stream. Repeats of committed batches are not checked."""
         if transaction is not None:
             logs = [batches_stream(transaction.id)] if self.plan.rows_name_streams else streams
-            known = (remembered(self.logs(log).head(), transaction) for log in logs)
+            known = (self.logs(log).remembered(transaction) for log in logs)
             if any(last is not None and last.version >= transaction.version for last in known):
                 return
         _for_streams(partial(self._gate.check, overwrite=overwrite), streams)
@@ -204,8 +204,7 @@ class BatchCommitter:
         self._check_epochs(draft)
         entry = commit_batch_entry(log, draft, self.publisher)
         while entry.transaction == transaction:
-            own = isinstance(entry, LogEntry) and entry.write_id == draft.write_id
-            parts = self._commit_parts(log, entry, writers, own=own) if isinstance(entry, LogEntry) else []
+            parts = self._commit_parts(log, entry, writers) if isinstance(entry, LogEntry) else []
             newest = _newest_of(log, entry)
             if newest != entry:
                 entry = newest
@@ -213,7 +212,7 @@ class BatchCommitter:
             failed = [each for part in parts if isinstance(part, NotPublished) for each in part.blobs]
             if not failed:
                 return [part for part in parts if not isinstance(part, NotPublished)]
-            if own:
+            if isinstance(entry, LogEntry) and entry.write_id == draft.write_id:
                 raise self._unpublishable(transaction, failed)
             logger.warning("%s is committed again, it could not be published", transaction)
             entry = commit_batch_entry(log, replacement(entry, draft), self.publisher)
@@ -238,11 +237,10 @@ class BatchCommitter:
             check_epoch(log, head, draft.epoch)
 
     def _commit_parts(
-        self, log: CommitLog, batch: LogEntry, writers: Sequence[Mapping[str, Any]], *, own: bool
+        self, log: CommitLog, batch: LogEntry, writers: Sequence[Mapping[str, Any]]
     ) -> list[AnyEntry | NotPublished]:
         """Delete the blobs of batch entries that this one has replaced, then commit each stream's part of it."""
         replaced = _replaced_by(log, batch)
-        replaced_blobs = frozenset(blob.name for blob in replaced)
         self.publisher.remove([blob.removal for blob in replaced], batch)
         blobs_by_stream, control_by_stream = _by_stream(batch.blobs), split_by_stream(batch.control)
         for blob in replaced:
@@ -256,8 +254,7 @@ class BatchCommitter:
         }
         check_named(batch.rows, _rows(drafts.values()), "the parts of the batch")
         publisher = replace(self.publisher, admit=partial(self._gate.admit, part_of=batch.transaction))
-        commit = partial(commit_part, publisher=publisher, replaced_blobs=replaced_blobs, own=own)
-        return _for_streams(lambda stream: commit(self.logs(stream), drafts[stream]), list(drafts))
+        return _for_streams(lambda stream: commit_part(self.logs(stream), drafts[stream], publisher), list(drafts))
 
     def _draft(
         self,
@@ -294,7 +291,8 @@ def _by_stream(blobs: Iterable[BlobEntry]) -> dict[str, list[BlobEntry]]:
 
 def _newest_of(log: CommitLog, entry: AnyEntry) -> AnyEntry:
     """The batch entry in effect now: another driver may have replaced the one whose parts were committed."""
-    last = remembered(log.refresh(), entry.transaction)
+    log.refresh()
+    last = log.remembered(entry.transaction)
     return entry if last is None or last.entry == entry.version else log.read(last.entry)
 
 

@@ -204,11 +204,11 @@ def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
     outcome: object = None
     while not isinstance(outcome, Done):
         head = run.log.refresh()
-        last = None if head is None else head.transactions.get(run.query)
+        last = run.log.remembered(Transaction(run.query, batch))
         if outcome is None and last is not None and last.version >= batch:
             entry = run.log.read(last.entry)
             break
-        entry = _draft(run, batch, blobs).succeeding(head, published_up_to=-1)
+        entry = run.log.next_entry(head, _draft(run, batch, blobs), -1)
         outcome = run.container.put(log_name(STREAM, entry.version), to_json(entry), condition=IF_ABSENT)
     Publisher(run.container, threads=1).publish(entry)
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from azure_account.values import BlobAttributes
 from azureblob_source.log.entry import (
-    RECENT_TRANSACTIONS,
     BlobEntry,
     Draft,
     LastCommitted,
@@ -63,6 +62,7 @@ FULL = LogEntry(
     transactions={
         "other": LastCommitted(4, 2, 3, 9), "0f8fad5b-d9cb-469f-a165-70867728950e": LastCommitted(12, 7, 11, None),
     },
+    list_version=7,
     since=3,
     schemas=("0123456789abcdef", "89abcdef01234567"),
     log_id="d9cb469fa1657086",
@@ -216,25 +216,13 @@ def draft(transaction: Transaction | None = None, epoch: int | None = None) -> D
 
 
 def test_a_draft_gets_the_next_version_and_the_epoch_and_transactions_of_the_head() -> None:
-    first = draft(Transaction("a", 5), epoch=2).succeeding(None, published_up_to=-1)
-    second = draft(Transaction("b", 0)).succeeding(first, published_up_to=0)
+    first = draft(Transaction("a", 5), epoch=2).succeeding(None, -1, {})
+    second = draft(Transaction("b", 0)).succeeding(first, 0, first.transactions)
     assert (0, 2, -1) == (first.version, first.epoch, first.published_up_to)
     assert (1, 2, 0) == (second.version, second.epoch, second.published_up_to)
-    assert {"a": LastCommitted(5, 0, -1, None), "b": LastCommitted(0, 1, -1, None)} == second.transactions
-    assert 3 == draft(epoch=3).succeeding(second, published_up_to=1).epoch
-
-
-def test_the_transaction_that_was_idle_longest_is_dropped_first() -> None:
-    head = None
-    for number in range(RECENT_TRANSACTIONS):
-        head = draft(Transaction(f"t{number}", 0)).succeeding(head, published_up_to=-1)
-    head = draft(Transaction("t0", 1)).succeeding(head, published_up_to=-1)
-    assert RECENT_TRANSACTIONS == len(head.transactions)
-    head = draft(Transaction("new", 0)).succeeding(head, published_up_to=-1)
-    assert RECENT_TRANSACTIONS == len(head.transactions)
-    assert "t1" not in head.transactions
-    assert LastCommitted(1, RECENT_TRANSACTIONS, 0, None) == head.transactions["t0"]
-    assert head.transactions == draft().succeeding(head, published_up_to=-1).transactions
+    assert {"b": LastCommitted(0, 1, -1, None)} == second.transactions
+    assert (0, 0) == (first.list_version, second.list_version)
+    assert 3 == draft(epoch=3).succeeding(second, 1, {}).epoch
 
 
 def written_with(*schemas: str, operation: Operation = "append") -> Draft:
@@ -243,47 +231,47 @@ def written_with(*schemas: str, operation: Operation = "append") -> Draft:
 
 
 def test_an_entry_has_the_last_overwrite_and_the_schemas_since_then() -> None:
-    head = written_with("b", "a", "b").succeeding(None, published_up_to=-1)
+    head = written_with("b", "a", "b").succeeding(None, -1, {})
     assert (0, ("b", "a")) == (head.since, head.schemas)
-    head = written_with("c", "a").succeeding(head, published_up_to=0)
+    head = written_with("c", "a").succeeding(head, 0, {})
     assert (0, ("b", "a", "c")) == (head.since, head.schemas)
-    head = written_with("d", operation="overwrite").succeeding(head, published_up_to=1)
+    head = written_with("d", operation="overwrite").succeeding(head, 1, {})
     assert (2, ("d",)) == (head.since, head.schemas)
-    head = written_with(operation="epoch").succeeding(head, published_up_to=2)
+    head = written_with(operation="epoch").succeeding(head, 2, {})
     assert (2, ("d",)) == (head.since, head.schemas)
-    head = written_with(operation="overwrite").succeeding(head, published_up_to=3)
+    head = written_with(operation="overwrite").succeeding(head, 3, {})
     assert (4, ("d",)) == (head.since, head.schemas)
 
 
 def test_after_an_overwrite_without_rows_the_next_rows_drop_the_old_schemas() -> None:
-    head = written_with("a").succeeding(None, published_up_to=-1)
-    head = written_with(operation="overwrite").succeeding(head, published_up_to=0)
+    head = written_with("a").succeeding(None, -1, {})
+    head = written_with(operation="overwrite").succeeding(head, 0, {})
     assert (1, ("a",)) == (head.since, head.schemas)
-    head = written_with("b").succeeding(head, published_up_to=1)
+    head = written_with("b").succeeding(head, 1, {})
     assert (1, ("b",)) == (head.since, head.schemas)
 
 
 def test_after_a_voided_overwrite_is_live_what_was_live_before() -> None:
-    before = written_with("a").succeeding(None, published_up_to=-1)
-    head = written_with("b", operation="overwrite").succeeding(before, published_up_to=0)
+    before = written_with("a").succeeding(None, -1, {})
+    head = written_with("b", operation="overwrite").succeeding(before, 0, {})
     voiding = replace(written_with(operation="void"), replaces=1)
-    epoch = written_with(operation="epoch").succeeding(head, published_up_to=0)
+    epoch = written_with(operation="epoch").succeeding(head, 0, {})
     for each in (head, epoch):
-        void = voiding.succeeding(each, published_up_to=0, restored=before)
+        void = voiding.succeeding(each, 0, {}, restored=before)
         assert (0, ("a",)) == (void.since, void.schemas)
 
 
 def test_the_schemas_of_a_voided_entry_do_not_count() -> None:
-    before = written_with("a").succeeding(None, published_up_to=-1)
-    head = written_with("b").succeeding(before, published_up_to=0)
-    void = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0, restored=before)
+    before = written_with("a").succeeding(None, -1, {})
+    head = written_with("b").succeeding(before, 0, {})
+    void = replace(written_with(operation="void"), replaces=1).succeeding(head, 0, {}, restored=before)
     assert (0, ("a",)) == (void.since, void.schemas)
 
 
 def test_after_a_voided_overwrite_nothing_is_live_that_a_vacuum_has_deleted() -> None:
-    before = written_with("a").succeeding(None, published_up_to=-1)
-    head = written_with("b", operation="overwrite").succeeding(before, published_up_to=0)
-    head = replace(written_with(operation="void"), replaces=1).succeeding(head, published_up_to=0)
+    before = written_with("a").succeeding(None, -1, {})
+    head = written_with("b", operation="overwrite").succeeding(before, 0, {})
+    head = replace(written_with(operation="void"), replaces=1).succeeding(head, 0, {})
     assert (2, ()) == (head.since, head.schemas)
 
 

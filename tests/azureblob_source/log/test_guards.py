@@ -179,7 +179,7 @@ def test_a_log_measures_pauses_by_a_clock_that_goes_on_while_the_machine_sleeps(
 
     log = CommitLog(new_account().container("container"), "flights", readers=1)
     monkeypatch.setattr(time, "clock_gettime", clock_gettime)
-    log.boundary()
+    log.refresh_boundary()
     assert log.boundary_is_recent()
     asleep[0] = 31.0
     assert not log.boundary_is_recent()

@@ -50,7 +50,7 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.log.commit_log:CommitLog._without_strays", lambda _, found, __: found
     ),
     "a stray is left in the way": edited(
-        "azureblob_source.log.commit_log:CommitLog.put", "not there.belongs_with(before)", "False"
+        "azureblob_source.log.commit_log:CommitLog.put", "there.log_id != before.log_id", "False"
     ),
     "a writer remembers that the schema is stored": edited(
         "azureblob_source.log.commit_log:CommitLog._reset", "StreamNotes()", "StreamNotes(schemas=self.notes.schemas)"
@@ -63,16 +63,14 @@ MUTANTS: dict[str, Mutant] = {
     "a search takes a newer entry with the same log name for one of the known log": edited(
         "azureblob_source.log.commit_log:CommitLog._after_known",
         "there = found if",
-        "there = known if found.belongs_with(known) else found if",
+        "there = known if found.log_id == known.log_id else found if",
     ),
     "a reader compares no identities": both(
         replaced("azureblob_source.read.following:Follower._check_log", lambda *_: None),
-        edited(
-            "azureblob_source.log.commit_log:CommitLog.entries", "not known[each].belongs_with(self._head)", "False"
-        ),
+        edited("azureblob_source.log.commit_log:CommitLog.entries", "known[each].log_id != self._head.log_id", "False"),
     ),
     "a batch read compares no identities": edited(
-        "azureblob_source.log.commit_log:CommitLog.entries", "not known[each].belongs_with(self._head)", "False"
+        "azureblob_source.log.commit_log:CommitLog.entries", "known[each].log_id != self._head.log_id", "False"
     ),
 }
 

@@ -23,6 +23,7 @@ from azure_account.memory.faults import (
     at,
 )
 from azure_account.values import BlobAttributes
+from azureblob_source.log import entry as log_entry
 from azureblob_source.log.boundary import Boundary, move_boundary, read_boundary
 from azureblob_source.log.commit import commit_and_publish, replacement
 from azureblob_source.log.commit_log import CommitLog
@@ -48,6 +49,14 @@ if TYPE_CHECKING:
     from azureblob_source.log.publish import Unpublishable
 
 DAY = 24 * 3600.0
+
+
+@pytest.fixture(autouse=True)
+def _every_entry_lists_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So none is kept for its list; `log/test_transactions.py` has vacuums that keep one."""
+    monkeypatch.setattr(log_entry, "LIST_EVERY", 1)
+
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -231,7 +240,12 @@ def test_a_plan_removes_consecutive_old_published_entries_and_never_the_head(
     listed = [ListedEntry(version, "e", EPOCH + timedelta(days=age)) for version, age in enumerate(ages)]
     head = LogEntry("w", "t", version=first + len(ages), published_up_to=published)
     plan = plan_from_listing(
-        "s", listed, Boundary(first, removing), head, before=EPOCH + timedelta(days=cut), needed=needed
+        "s",
+        listed,
+        Boundary(first, removing, list_version=needed),
+        head,
+        before=EPOCH + timedelta(days=cut),
+        needed=needed,
     )
     versions = [entry.version for entry in plan.outdated]
     assert list(range(first, first + len(versions))) == versions
@@ -239,8 +253,11 @@ def test_a_plan_removes_consecutive_old_published_entries_and_never_the_head(
     assert all(ages[version] < cut for version in versions)
     assert plan.first == first + len(versions)
     assert all(entry.version < first and removing[entry.version] == "e" for entry in plan.interrupted)
+    kept = set() if plan.list_entry is None else {plan.list_entry.version}
+    assert kept == ({needed} if needed < min(first, len(ages)) else set())
     below = {entry.version for entry in (*plan.interrupted, *plan.strays)}
-    assert {entry.version for entry in listed if entry.version < first} == below
+    assert {entry.version for entry in listed if entry.version < first} == below | kept
+    assert not kept & {entry.version for entry in plan.strays}
 
 
 # --- crashes and faults -----------------------------------------------------------------------------------------------
@@ -306,7 +323,7 @@ def test_an_entry_put_where_a_vacuum_died_is_distinguished_from_the_entry_being_
     container = account.container("container")
     listed = {version: container.properties(log_name("flights", version)) for version in (0, 1, 2)}
     removing = {version: there.etag for version, there in listed.items() if there is not None}
-    move_boundary(container, "flights", Boundary(), Boundary(3, removing, "died"))
+    move_boundary(container, "flights", Boundary(), Boundary(3, removing, "died", 3))
     stray = to_json(log_over(account).read(4))
     container.delete(log_name("flights", 1))
     container.put(log_name("flights", 1), stray)

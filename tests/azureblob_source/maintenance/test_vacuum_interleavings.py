@@ -47,7 +47,7 @@ class ObservedLog:
 
     def observe(self) -> None:
         """Look at the storage after every single request."""
-        first = self.shared.log().boundary().first
+        first = self.shared.log().refresh_boundary().first
         for blob in self.shared.container.list(log_prefix(STREAM)):
             version = log_version(blob.name)
             if version is not None and blob.etag not in self._seen:
@@ -105,9 +105,9 @@ def boundary_last(container: BlobContainer, shared: SharedState) -> None:
 class WithoutBoundaryCheck(CommitLog):
     """A mutant: after a put the boundary is not read."""
 
-    def _unless_below_boundary(self, there: LogEntry | None, put: LogEntry) -> LogEntry:
-        self._head, self._looked = there or put, True
-        return there or put
+    def _accept_or_withdraw(self, there: LogEntry, put: LogEntry) -> LogEntry:
+        self._keep(there)
+        return there
 
 
 class WithoutBoundaryOnRefresh(CommitLog):
@@ -268,7 +268,7 @@ def machine(  # noqa: C901 - a class with its rules
             self.finish("vacuum")
             visible, logged = self.shared.visible_rows(), self.shared.logged_rows()
             assert visible == logged, "visible is not what is logged"
-            gone = self.observed.gone(self.shared.log().boundary().first)
+            gone = self.observed.gone(self.shared.log().refresh_boundary().first)
             assert self.shared.all_rows == dict(visible + gone), "rows are lost or double"
             left = [blob.name for blob in self.shared.container.list(log_prefix(STREAM))]
             assert len(left) == 2, "the head and the boundary"

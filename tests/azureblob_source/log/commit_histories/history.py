@@ -81,6 +81,9 @@ SCENES: tuple[tuple[tuple[str, ...], int], ...] = (
     (("overwrite",), 1),
     (("app", "append"), 3),
     (("app",), 2),
+    (("apps",), 3),
+    (("apps", "append"), 2),
+    (("apps", "overwrite"), 1),
     (("many",), 5),
     (("many", "append"), 3),
     (("many", "overwrite"), 2),
@@ -143,7 +146,7 @@ def draw_world(seed: int, setting: Setting) -> CommitWorld:
             id=f"q{place}{kind}",
             kind=kind,
             streams=("a", "b", "c")[: draws.choice([2, 2, 3])] if kind == "many" else (stream,),
-            rows=[draws.choice([0, 1, 2, 2, 3]) for _ in range(draws.choice([2, 3, 4]))],
+            rows=[draws.choice([0, 1, 2, 2, 3]) for _ in range(9 if kind == "apps" else draws.choice([2, 3, 4]))],
             fickle=fickle,
             moving=draws.random() < 0.6,
             forgetful=draws.random() < 0.6,
@@ -171,8 +174,8 @@ class CommitHistory(History):
         return draw_events(dict(self.setting.weights), draws.choice([12, 20, 30, 45]), draws)
 
     def around(self) -> AbstractContextManager[None]:
-        """No threads, and the history's clock for every log."""
-        return one_clock(self.seed, self.world.clock)
+        """No threads, the history's clock for every log, and lists of transactions in every few versions."""
+        return one_clock(self.seed, self.world.clock, list_every=2 + self.seed % 4)
 
     # --- moving processes ---------------------------------------------------------------------------------------------
 

@@ -23,6 +23,29 @@ def _not_there(container: BlobContainer, blobs: Sequence[BlobEntry]) -> list[Blo
 
 
 MUTANTS: dict[str, Mutant] = {
+    "a list of transactions is taken for that of every entry": edited(
+        "azureblob_source.log.commit_log:CommitLog._listed_for",
+        "(listing.version, listing.log_id) != (at.list_version, at.log_id)",
+        "listing.log_id != at.log_id",
+    ),
+    "a list of transactions forgets those used since the last one": edited(
+        "azureblob_source.log.commit_log:CommitLog.next_entry", " | dict(head.transactions)", ""
+    ),
+    "an entry names itself as the one that lists transactions": edited(
+        "azureblob_source.log.entry:Draft.succeeding", "else head.list_version", "else version"
+    ),
+    "a transaction that the head does not name was never committed": edited(
+        "azureblob_source.log.commit_log:CommitLog.last_committed", " or self._listed_for(at).get(id_)", ""
+    ),
+    "a vacuum removes the entry that lists transactions": edited(
+        "azureblob_source.maintenance.vacuum:_Work.clear", "entry for entry in entries if entry != kept", "*entries"
+    ),
+    "a writer withdraws the entry that lists transactions": edited(
+        "azureblob_source.log.commit_log:CommitLog._accept_or_withdraw", ", boundary.list_version)", ",)"
+    ),
+    "a vacuum takes the entry that lists transactions for a stray": edited(
+        "azureblob_source.maintenance.vacuum:plan_from_listing", " and entry != list_entry", ""
+    ),
     "a block list is committed without If-None-Match": edited(
         "azureblob_source.log.publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from azureblob_source.log import entry
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import BATCHES, log_version
 from tests.histories.pools import inline_pools
@@ -55,12 +56,13 @@ def aim_of(request: Request) -> str:
 
 
 @contextmanager
-def one_clock(seed: int, clock: ManualClock) -> Iterator[None]:
-    """No threads while this lasts, and this clock for every log."""
+def one_clock(seed: int, clock: ManualClock, list_every: int = 3) -> Iterator[None]:
+    """No threads while this lasts, this clock for every log, and lists of transactions every so many versions."""
     defaults: dict[str, Any] = CommitLog.__init__.__kwdefaults__ or {}
     before, defaults["clock"] = defaults["clock"], clock
+    usual, entry.LIST_EVERY = entry.LIST_EVERY, list_every
     try:
         with inline_pools(seed):
             yield
     finally:
-        defaults["clock"] = before
+        defaults["clock"], entry.LIST_EVERY = before, usual

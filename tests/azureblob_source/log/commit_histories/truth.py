@@ -68,6 +68,8 @@ class Truth(histories.Truth):
     """Empty blobs that a repair has put in the place of staged blocks and not deleted yet."""
     protected: set[str] = field(default_factory=set)
     """Blobs that were committed when the running repair began: it must not touch them."""
+    remembered: dict[str, dict[str, tuple[int, int]]] = field(default_factory=lambda: defaultdict(dict))
+    """Of each log and transaction id the last version, and the entry that holds it; -1 if that was voided."""
     clock: Callable[[], float] = lambda: 0.0
     writer: str = ""
     """The query whose driver makes the request that is under way."""
@@ -113,6 +115,7 @@ class Truth(histories.Truth):
     def _deleted(self, name: str) -> None:
         if name in self.foreign:
             self.fail(f"another tool's blob {name} is deleted")
+        self._look_at_lists(log_stream(name) or "", log_version(name))
         self.discarded.discard(name)
         self.revoked.discard(name)
         if self.visible.pop(name, None) is None:
@@ -187,6 +190,7 @@ class Truth(histories.Truth):
                 self.fail(f"version {version} of {stream} was committed twice")
             return
         self.log[stream][version] = entry
+        self._remember(stream, entry)
         self.committed_at[stream, version] = self.clock()
         self._count_entry(stream, entry)
         if entry.operation in ("void", "replace"):
@@ -196,6 +200,28 @@ class Truth(histories.Truth):
         else:
             self.named.update((blob.name, (stream, version)) for blob in entry.blobs)
             self._look_whole((stream, version))
+
+    def _remember(self, stream: str, entry: LogEntry) -> None:
+        """The entry and the one that lists transactions for it have what all entries before them have committed."""
+        known, before = self.remembered[stream], self.log[stream].get(entry.version - 1)
+        if entry.operation == "void":
+            known |= {id_: (last, -1) for id_, (last, held_by) in known.items() if held_by == entry.replaces}
+        if entry.transaction is not None:
+            id_ = entry.transaction.id
+            self.seen["id from a list"] += id_ in known and before is not None and id_ not in before.transactions
+            known[id_] = (entry.transaction.version, entry.version)
+        listing = self.log[stream].get(entry.list_version)
+        found = {} if listing is None else {**listing.transactions, **entry.transactions}
+        if known != {id_: (last.version, last.entry) for id_, last in found.items()}:
+            self.fail(f"version {entry.version} of {stream} remembers {found}, committed are {known}")
+        self.seen["list of ten ids"] += entry.lists and len(known) >= 10
+        self.seen["list below the boundary"] += not entry.lists and entry.list_version < self.first[stream]
+
+    def _look_at_lists(self, stream: str, version: int | None) -> None:
+        """No entry is deleted that lists the transactions of one that counts."""
+        first = self.log[stream].get(self.first[stream]) if version is not None else None
+        if first is not None and version == first.list_version:
+            self.fail(f"version {version} of {stream}, which lists transactions, is deleted")
 
     def _count_entry(self, stream: str, entry: LogEntry) -> None:
         replaced = None if entry.replaces is None else self.log[stream].get(entry.replaces)

@@ -45,7 +45,8 @@ class Query:
     """A source of batches, with what Spark remembers of it. `kind` says how its batches are written.
 
     append, overwrite (complete mode), many (rows name their streams); app: an application with `txnAppId` that counts
-    `txnVersion` itself and may start again further back; plain: writes without a transaction.
+    `txnVersion` itself and may start again further back; apps: the same with an id of its own for each batch; plain:
+    writes without a transaction.
     """
 
     id: str
@@ -80,6 +81,8 @@ class Query:
 
     def transaction(self, batch: int) -> Transaction | None:
         """The identity of a batch."""
+        if self.kind == "apps":
+            return Transaction(f"{self.id}-{batch}", 0)
         return None if self.kind == "plain" else Transaction(self.id, batch)
 
 
@@ -209,7 +212,7 @@ def drive(process: CommitProcess, query: Query, *, final: bool = False) -> None:
     writer = committer(process, query, epoch)
     failures = 0
     batch = query.committed + 1
-    if query.kind == "app" and batch and (final or draws.random() < 0.6):
+    if query.kind in ("app", "apps") and batch and (final or draws.random() < 0.6):
         batch = draws.randrange(batch)
         world.seen["older txnVersion"] += 1
         world.seen["older txnVersion after an expiry"] += world.expiries > 0
@@ -232,7 +235,7 @@ def drive(process: CommitProcess, query: Query, *, final: bool = False) -> None:
         try:
             staged = stage_batch(process, query, batch, whole=final)
             rows = [row for task in staged for blob in task.blobs for row in world.truth.blob_rows[blob.name]]
-            if query.kind == "app":
+            if query.kind in ("app", "apps"):
                 plan = write_plan(query.streams[0], epoch, query.transaction(batch), suffixed=query.suffixed)
                 writer = replace(writer, plan=plan.of_commit)
             before = in_effect(world, query, batch)
@@ -294,7 +297,7 @@ def acknowledge(
         query.plain.append((batch, list(entries)))
         world.truth.acknowledge(label, entries, staged)
         return True
-    if query.kind != "app":
+    if query.kind not in ("app", "apps"):
         if query.committed + 1 != batch:
             world.seen["zombie stopped by its checkpoint"] += 1
             return False
