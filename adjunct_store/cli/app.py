@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from adjunct_store.cli import output
 from adjunct_store.cli.key_texts import typed_key
@@ -36,10 +37,9 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-Store = Annotated[str, typer.Argument(metavar="CONTAINER/STORE", help="Container and store, or a URL.")]
+Store = Annotated[str, Argument(metavar="CONTAINER/STORE", help="Container and store, or a URL.")]
 CacheDir = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Where this host keeps versions.", show_default="the default of readers"),
+    Path | None, Option(metavar="DIR", help="Where this host keeps versions.", show_default="the default of readers")
 ]
 
 
@@ -53,8 +53,7 @@ def main() -> None:
 def ls(
     ctx: typer.Context,
     where: Annotated[
-        str,
-        typer.Argument(metavar="CONTAINER[/PREFIX]", help="A container, a folder of stores, or a store; or a URL."),
+        str, Argument(metavar="CONTAINER[/PREFIX]", help="A container, a folder of stores, or a store; or a URL.")
     ],
     common: CommonOptions,
 ) -> None:
@@ -82,12 +81,11 @@ class GetOptions:
     """Options of `get`."""
 
     prefix: Annotated[
-        bool,
-        typer.Option("--prefix", help="All keys that begin with these columns; a last text may be a beginning."),
+        bool, Option("--prefix", help="All keys that begin with these columns; a last text may be a beginning.")
     ] = False
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="With --prefix: how many entries at most.")] = 20
+    limit: Annotated[int, Option(metavar="N", min=1, help="With --prefix: how many entries at most.")] = 20
     version: Annotated[
-        int | None, typer.Option(metavar="N", help="This version.", show_default="the one that readers get now")
+        int | None, Option(metavar="N", help="This version.", show_default="the one that readers get now")
     ] = None
     cache_dir: CacheDir = None
 
@@ -100,7 +98,7 @@ def get(
     common: CommonOptions,
     key: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY…", help="A value for each key column. After --, a value may begin with -."),
+        Argument(metavar="KEY…", help="A value for each key column. After --, a value may begin with -."),
     ] = None,
     *,
     given: GetOptions,
@@ -147,11 +145,10 @@ def verify_command(
     common: CommonOptions,
     *,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Download everything, compare checksums, and read every entry.")
+        bool, Option("--deep", help="Download everything, compare checksums, and read every entry.")
     ] = False,
     scratch: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="With --deep: a folder with room.", show_default="the temporary folder"),
+        Path | None, Option(metavar="DIR", help="With --deep: a folder with room.", show_default="the temporary folder")
     ] = None,
 ) -> None:
     """Verify that all versions of a store can be read. Changes nothing.

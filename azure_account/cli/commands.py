@@ -40,8 +40,6 @@ Options = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output, and nothing else there.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and do nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @dataclass(frozen=True)
@@ -56,14 +54,14 @@ class CommonOptions:
 class ConfirmationOptions(CommonOptions):
     """What commands take that ask before they change something."""
 
-    yes: Yes = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 
 
 @dataclass(frozen=True)
 class DryRunOptions(ConfirmationOptions):
     """What commands take that show a plan, ask, and then change something."""
 
-    dry_run: DryRun = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and do nothing.")] = False
 
 
 class Commands(TyperGroup):

@@ -126,9 +126,9 @@ def one_line(text: str) -> str:
     return printable(text.replace("\n", "⏎").replace("\t", " "))
 
 
-def count_text(count: int | None) -> str:
+def count_text(count: int) -> str:
     """An integer in groups of three."""
-    return NONE if count is None else f"{count:,}"
+    return f"{count:,}"
 
 
 def plural(count: int, noun: str) -> str:

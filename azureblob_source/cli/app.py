@@ -11,16 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from azure_account.cli.commands import (
-    Change,
-    CommonOptions,
-    DryRunOptions,
-    age_of,
-    carry_out,
-    key_values,
-    new_app,
-)
+from azure_account.cli.commands import Change, CommonOptions, DryRunOptions, age_of, carry_out, key_values, new_app
 from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps
@@ -82,8 +75,8 @@ class CommandTarget:
 
 app = new_app()
 
-Where = Annotated[str, typer.Argument(metavar="CONTAINER[/STREAM]", help="Container and stream, or a URL.")]
-Stream = Annotated[str, typer.Argument(metavar="CONTAINER/STREAM", help="Container and stream, or a URL.")]
+Where = Annotated[str, Argument(metavar="CONTAINER[/STREAM]", help="Container and stream, or a URL.")]
+Stream = Annotated[str, Argument(metavar="CONTAINER/STREAM", help="Container and stream, or a URL.")]
 
 
 @app.callback()
@@ -117,9 +110,9 @@ def log(
     where: Stream,
     common: CommonOptions,
     *,
-    count: Annotated[int, typer.Option("-n", min=1, help="Number of entries.")] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
-    version: Annotated[int | None, typer.Option(min=0, help="Show this entry in full.")] = None,
+    count: Annotated[int, Option("-n", min=1, help="Number of entries.")] = 20,
+    follow: Annotated[bool, Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
+    version: Annotated[int | None, Option(min=0, help="Show this entry in full.")] = None,
 ) -> None:
     """Show the newest entries of a stream's commit log, one line for each."""
     shell = shell_of(ctx)
@@ -150,9 +143,9 @@ def tail(
     where: Stream,
     common: CommonOptions,
     *,
-    count: Annotated[int, typer.Option("-n", min=1, help="Number of rows.")] = 10,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
-    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    count: Annotated[int, Option("-n", min=1, help="Number of rows.")] = 10,
+    follow: Annotated[bool, Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
+    columns: Annotated[str | None, Option(metavar="A,B", help="Only these columns.")] = None,
 ) -> None:
     """Show a stream's newest rows; with --follow also the last rows of each new batch (all of them with --json)."""
     shell = shell_of(ctx)
@@ -168,21 +161,18 @@ def tail(
 class RepairOptions(DryRunOptions):
     """Options of `repair`."""
 
-    leftovers: Annotated[
-        bool, typer.Option("--leftovers", help="Remove leftovers: staged blocks that no entry names.")
-    ] = False
+    leftovers: Annotated[bool, Option("--leftovers", help="Remove staged blocks that no entry names.")] = False
     older_than: Annotated[
-        str,
-        typer.Option(metavar="AGE", help="With --leftovers: their least age. It must be longer than any batch takes."),
+        str, Option(metavar="AGE", help="With --leftovers: their least age. It must be longer than any batch takes.")
     ] = "24h"
     void: Annotated[
-        int | None, typer.Option(metavar="VERSION", min=0, help="Void this version, which cannot be published.")
+        int | None, Option(metavar="VERSION", min=0, help="Void this version, which cannot be published.")
     ] = None
     leave_blobs: Annotated[
-        bool, typer.Option("--leave-blobs", help="With --void: delete no blob, where a policy protects them.")
+        bool, Option("--leave-blobs", help="With --void: delete no blob, where a policy protects them.")
     ] = False
     leave_out_missing: Annotated[
-        bool, typer.Option("--leave-out-missing", help="Remove blobs that were deleted by hand from the log.")
+        bool, Option("--leave-out-missing", help="Remove blobs that were deleted by hand from the log.")
     ] = False
 
 
@@ -251,8 +241,8 @@ def revert_command(
     ctx: typer.Context,
     where: Stream,
     *,
-    query: Annotated[str, typer.Option(metavar="ID", help="The query, or the txnAppId, whose batches it is.")],
-    after: Annotated[int, typer.Option(metavar="N", min=-1, help="The batch that stays the last one; -1: none stays.")],
+    query: Annotated[str, Option(metavar="ID", help="The query, or the txnAppId, whose batches it is.")],
+    after: Annotated[int, Option(metavar="N", min=-1, help="The batch that stays the last one; -1: none stays.")],
     given: DryRunOptions,
 ) -> None:
     """Take back the batches of a query that its restored checkpoint does not have. Shows the plan, then asks."""
@@ -281,8 +271,8 @@ def vacuum_command(
     ctx: typer.Context,
     where: Stream,
     *,
-    older_than: Annotated[str, typer.Option(metavar="AGE", help="Least age of entries to remove: 30d, 12h, …")],
-    force: Annotated[bool, typer.Option("--force", help="Allow an age below an hour.")] = False,
+    older_than: Annotated[str, Option(metavar="AGE", help="Least age of entries to remove: 30d, 12h, …")],
+    force: Annotated[bool, Option("--force", help="Allow an age below an hour.")] = False,
     given: DryRunOptions,
 ) -> None:
     """Remove old log entries and their blobs; the newest entry stays. Shows the plan, then asks.

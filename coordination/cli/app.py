@@ -19,10 +19,10 @@ import typer
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
+from typer import Argument, Option
 
 from azure_account.cli.commands import CommonOptions, Options, location_of, new_app
 from azure_account.cli.grouped import grouped
-from azure_account.cli.json_lines import print_json
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import time_text
 from azure_account.location import Location
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _REQUEST_SECONDS = 20.0
 _HOLDER_CHARACTERS = 150
+_LEASE = LeaseTiming()
 
 app = new_app()
 
@@ -58,13 +59,12 @@ class StatusOptions:
     """Options of `status`."""
 
     blob: Annotated[
-        bool, typer.Option("--blob", help="Instead of a job, CONTAINER/BLOB is that of an election, a lock or `run`.")
+        bool, Option("--blob", help="Instead of a job, CONTAINER/BLOB is that of an election, a lock or `run`.")
     ] = False
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C.")] = False
-    every: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, max=3600, help="With --watch: how often.")] = 2.0
+    watch: Annotated[bool, Option("--watch", "-w", help="Look again and again, until Ctrl-C.")] = False
+    every: Annotated[float, Option(metavar="SECONDS", min=0.1, max=3600, help="With --watch: how often.")] = 2.0
     death: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0.1, help="A processor without a heartbeat for so long is called silent."),
+        float, Option(metavar="SECONDS", min=0.1, help="A processor without a heartbeat for so long is called silent.")
     ] = CoordinatorTiming().death
 
 
@@ -72,7 +72,7 @@ class StatusOptions:
 @grouped
 def status(
     ctx: typer.Context,
-    where: Annotated[str, typer.Argument(metavar="CONTAINER/JOB", help="Container and job, or a URL.")],
+    where: Annotated[str, Argument(metavar="CONTAINER/JOB", help="Container and job, or a URL.")],
     common: CommonOptions,
     given: StatusOptions,
 ) -> None:
@@ -94,10 +94,9 @@ def status(
 
     if given.watch:
         _watch(shell, read, given.every, as_json=common.as_json)
-    elif common.as_json:
-        print_json(status_json(read()))
     else:
-        shell.out.print(status_text(read()))
+        report = read()
+        shell.answer(status_json(report), status_text(report), as_json=common.as_json)
 
 
 @dataclass(frozen=True)
@@ -106,19 +105,16 @@ class RunOptions:
 
     option: Options = None
     lease: Annotated[
-        int, typer.Option(metavar="SECONDS", help="Duration of the lease, 15 to 60: another process leads after it.")
-    ] = LeaseTiming().duration
-    poll: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, max=3600, help="How often a stand-by tries to lead.")
-    ] = LeaseTiming().poll_every
-    grace: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", min=0, max=3600, help="From SIGTERM to SIGKILL of COMMAND, if this program is stopped."
-        ),
-    ] = 10.0
+        int, Option(metavar="SECONDS", help="Duration of the lease, 15 to 60: another process leads after it.")
+    ] = _LEASE.duration
+    poll: Annotated[float, Option(metavar="SECONDS", min=0.1, max=3600, help="How often a stand-by tries.")] = (
+        _LEASE.poll_every
+    )
+    grace: Annotated[float, Option(metavar="SECONDS", min=0, max=3600, help="From a signal to SIGKILL of COMMAND.")] = (
+        10.0
+    )
     holder: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="This process, for people.", show_default="host:process id")
+        str | None, Option(metavar="TEXT", help="This process, for people.", show_default="host:process id")
     ] = None
 
 
@@ -127,10 +123,9 @@ class RunOptions:
 def run(
     ctx: typer.Context,
     where: Annotated[
-        str,
-        typer.Argument(metavar="CONTAINER/NAME", help="Processes that give the same container and name take turns."),
+        str, Argument(metavar="CONTAINER/NAME", help="Processes that give the same container and name take turns.")
     ],
-    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="After --: the program and its arguments.")],
+    command: Annotated[list[str], Argument(metavar="COMMAND", help="After --: the program and its arguments.")],
     given: RunOptions,
 ) -> None:
     """Run COMMAND in one of the processes that give this CONTAINER/NAME; the others stand by, and take over.
@@ -138,6 +133,7 @@ def run(
     COMMAND has COORDINATION_EPOCH in its environment, a number as text: convert it, and present it in every write that
     a predecessor must not repeat.
     When leadership ends, COMMAND and its process group get SIGTERM, and SIGKILL before the lease can expire.
+    SIGINT, SIGTERM and SIGHUP are passed on to it.
     """
     timing = LeaseTiming.of_duration(given.lease, given.poll)
     if os.name != "posix":
@@ -189,12 +185,9 @@ def _following(shell: CommandContext, read: Callable[[], Report], every: float) 
 
 
 def _print_news(shell: CommandContext, before: Report | None, report: Report, *, as_json: bool) -> None:
-    if as_json:
-        print_json(status_json(report))
-        return
-    for line in changes(before, report):
-        shell.out.print(f"{time_text(shell.now)} {line}", soft_wrap=True)
+    lines = (f"{time_text(shell.now)} {line}" for line in changes(before, report))
+    shell.answer(status_json(report), *lines, as_json=as_json)
 
 
 def _say(shell: CommandContext, line: str) -> None:
-    shell.err.print(f"{time_text(shell.now)} {line}")
+    shell.say(f"{time_text(shell.now)} {line}")

@@ -80,7 +80,9 @@ class ProgramRunner:
         self._ends.put(signal.Signals(number))
 
     def on_elected(self, epoch: int) -> None:
-        """Start the program."""
+        """Start the program, unless a signal has asked to end."""
+        if self._asked:
+            return
         self.say(f"leads {self.where}, epoch {epoch}")
         names = {"COORDINATION_NAME": self.name, "COORDINATION_HOLDER": self.holder}
         process = subprocess.Popen(  # noqa: S603 - the command is what the user wants to run

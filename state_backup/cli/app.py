@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from azure_account.cli.commands import (
     ERROR,
@@ -56,13 +57,13 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-State = Annotated[str, typer.Argument(metavar="CONTAINER/STATE", help="Container and state, or a URL.")]
+State = Annotated[str, Argument(metavar="CONTAINER/STATE", help="Container and state, or a URL.")]
 Where = Annotated[
-    str, typer.Argument(metavar="CONTAINER[/PREFIX]", help="A container, a folder of states, or a state; or a URL.")
+    str, Argument(metavar="CONTAINER[/PREFIX]", help="A container, a folder of states, or a state; or a URL.")
 ]
-Stores = Annotated[list[str], typer.Argument(metavar="STORE=DIR…", help="Each store, and its directory.")]
+Stores = Annotated[list[str], Argument(metavar="STORE=DIR…", help="Each store, and its directory.")]
 Checkpoint = Annotated[
-    str | None, typer.Option("--checkpoint", metavar="ID", help="This checkpoint, by its id.", show_default=False)
+    str | None, Option("--checkpoint", metavar="ID", help="This checkpoint, by its id.", show_default=False)
 ]
 
 
@@ -77,27 +78,23 @@ class BackupOptions:
 
     offset: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Where an input was; is kept with the checkpoint. Repeatable."),
+        Option(metavar="KEY=VALUE", help="Where an input was; is kept with the checkpoint. Repeatable."),
     ] = None
     keep: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Number of checkpoints to keep, at least 2.", show_default="as before"),
+        int | None, Option(metavar="N", help="Number of checkpoints to keep, at least 2.", show_default="as before")
     ] = None
     may_be_empty: Annotated[
-        list[str] | None,
-        typer.Option(metavar="STORE", help="All files of this store may be gone. Repeatable."),
+        list[str] | None, Option(metavar="STORE", help="All files of this store may be gone. Repeatable.")
     ] = None
     leave_out: Annotated[
-        list[str] | None,
-        typer.Option(metavar="STORE", help="Go on without this store: it is dropped. Repeatable."),
+        list[str] | None, Option(metavar="STORE", help="Go on without this store: it is dropped. Repeatable.")
     ] = None
     epoch: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="The writer's epoch.", show_default="one above that in the record"),
+        int | None, Option(metavar="N", min=0, help="The writer's epoch.", show_default="one above that in the record")
     ] = None
-    job: Annotated[str, typer.Option(metavar="NAME", help="The job's name, for the snapshot index.")] = "state_backup"
-    job_id: Annotated[str, typer.Option(metavar="ID", help="The job's id.")] = "1"
-    task: Annotated[str, typer.Option(metavar="NAME", help="The task's name.")] = "0"
+    job: Annotated[str, Option(metavar="NAME", help="The job's name, for the snapshot index.")] = "state_backup"
+    job_id: Annotated[str, Option(metavar="ID", help="The job's id.")] = "1"
+    task: Annotated[str, Option(metavar="NAME", help="The task's name.")] = "0"
 
 
 @app.command(name="backup")
@@ -136,7 +133,7 @@ def backup_command(
 def keep_command(
     ctx: typer.Context,
     where: State,
-    number: Annotated[int, typer.Argument(metavar="N", help="How many checkpoints are kept, at least 2.")],
+    number: Annotated[int, Argument(metavar="N", help="How many checkpoints are kept, at least 2.")],
     common: CommonOptions,
 ) -> None:
     """Set how many checkpoints of a state are kept. Its next backup deletes what only older ones need.
@@ -153,12 +150,7 @@ def keep_command(
 @app.command(name="restore")
 @grouped
 def restore_command(
-    ctx: typer.Context,
-    where: State,
-    stores: Stores,
-    common: ConfirmationOptions,
-    *,
-    checkpoint: Checkpoint = None,
+    ctx: typer.Context, where: State, stores: Stores, common: ConfirmationOptions, *, checkpoint: Checkpoint = None
 ) -> None:
     """Make directories what the stores were at a checkpoint: the newest that is whole, or --checkpoint.
 
@@ -217,7 +209,7 @@ def verify_command(
     common: CommonOptions,
     *,
     checkpoint: Checkpoint = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Download all files and compare their checksums.")] = False,
+    deep: Annotated[bool, Option("--deep", help="Download all files and compare their checksums.")] = False,
 ) -> None:
     """Verify that the blobs of all kept checkpoints are there, with the right sizes. Changes nothing.
 
@@ -241,10 +233,10 @@ def sweep_command(
     given: DryRunOptions,
     *,
     min_age: Annotated[
-        str, typer.Option(metavar="AGE", help="Least age of what is deleted: a backup at work need not repeat uploads.")
+        str, Option(metavar="AGE", help="Least age of what is deleted: a backup at work need not repeat uploads.")
     ] = "1d",
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show each blob: which checkpoints hold it, and when it goes.")
+        bool, Option("--explain", help="Show each blob: which checkpoints hold it, and when it goes.")
     ] = False,
 ) -> None:
     """Delete what no checkpoint needs, such as leftovers of a crashed backup. Shows the plan, then asks.
@@ -279,7 +271,7 @@ def sweep_command(
 @app.command(name="lifecycle-policy")
 def lifecycle_policy_command(
     ctx: typer.Context,
-    places: Annotated[list[str], typer.Argument(metavar="CONTAINER[/PREFIX]…", help="Where states are, or will be.")],
+    places: Annotated[list[str], Argument(metavar="CONTAINER[/PREFIX]…", help="Where states are, or will be.")],
 ) -> None:
     """Print the lifecycle policy that deletes, after 30 days, blobs of backups that were never committed.
 

@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from azure_account.cli.json_lines import json_line
-from coordination.cli.notes import listing, notes, task_state
-from coordination.cli.output import age_text, changes, status_json, status_text
+from coordination.cli.output import age_text, changes, listing, notes, status_json, status_text, task_state
 from coordination.cli.report import JobReport, JobSnapshot, LeaderReport, job_report, leader_report
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.processors.coordinator_state import ListedRow, ProcessorDeclaration, ProcessorRow
@@ -275,6 +274,6 @@ def test_a_leader_without_a_job() -> None:
 
 
 def test_ages_have_a_unit_that_fits() -> None:
-    assert ["–", "0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"] == [
-        age_text(seconds) for seconds in (None, 0.4, 119, 120, 7150, 7200, 169_000, 172_800)
+    assert ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"] == [
+        age_text(seconds) for seconds in (0.4, 119, 120, 7150, 7200, 169_000, 172_800)
     ]
