@@ -99,7 +99,8 @@ def running() -> Iterator[Running]:
     yield started
     for coordinator in started.coordinators:
         coordinator.stop()
-        wait_for(lambda one=coordinator: not any(thread.is_alive() for thread in one._threads))
+    threads = [thread for coordinator in started.coordinators for thread in coordinator._threads]
+    wait_for(lambda: not any(thread.is_alive() for thread in threads))
 
 
 wait_for = partial(reporting.wait_for, seconds=60, poll=0.01)
