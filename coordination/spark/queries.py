@@ -14,10 +14,11 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 from coordination.spark import task_states
 from coordination.spark.task_states import (
@@ -35,15 +36,16 @@ from coordination.waits import Waits
 from foundation.arguments import Natural, Wait, checked
 from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import FencedError
-from foundation.parallel import pool
 from foundation.worker_errors import own_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from coordination.leadership.leader import LeaderElector
     from coordination.processors.coordinator import JobCoordinator
 
+P = ParamSpec("P")
+T = TypeVar("T")
 logger = logging.getLogger("coordination")
 
 _POLL_SECONDS = 1.0
@@ -82,16 +84,16 @@ class QueryLimits:
     start_seconds: Wait = 60.0
 
 
-class _QueryRunner:
+class _QueryRunner(ABC, Generic[P]):
     """Runs the queries of tasks that begin and stop: what `TaskQueries` and `LeaderQuery` have in common."""
 
     @checked
     def __init__(
         self,
-        start: Callable[[str, int], TaskQuery],
+        start: Callable[P, TaskQuery],
         *,
-        prepare: Callable[[str, int], object] | None = None,
-        finish: Callable[[str, int], object] | None = None,
+        prepare: Callable[P, object] | None = None,
+        finish: Callable[P, object] | None = None,
         end_when_done: bool = False,
         limits: QueryLimits = QueryLimits(),
         clock: Clock = SYSTEM_CLOCK,
@@ -176,10 +178,7 @@ class _QueryRunner:
             for task in expired:
                 if task is self._at_work and isinstance(task.state, Expiring):
                     task.state = replace(task.state, abandoned=True)
-        with pool(max(1, len(stopped)), "stop-query") as executor:
-            stopping = [executor.submit(self._stop, task) for task in stopped]
-        for each in stopping:
-            each.result()
+        self._stop(stopped)
         if not in_time:
             text = f"A query of {', '.join(tasks)} is being started, or finished, for {self._limits.start_seconds:g} s."
             raise TimeoutError(text)
@@ -187,48 +186,51 @@ class _QueryRunner:
     def _has(self, task: _Task) -> bool:
         return self._tasks.get(task.name) is task
 
-    def _stop(self, task: _Task) -> None:
-        if isinstance(task.state, Expiring) and task.state.query is not None:
-            self._stop_query(task.name, task.state.query)
-        with self._changed:
-            if self._has(task):
-                del self._tasks[task.name]
+    def _stop(self, tasks: Sequence[_Task]) -> None:
+        """Stop the queries of tasks, each in a thread, and forget the tasks. What one has raised is raised at the end.
 
-    def _stop_query(self, name: str, query: TaskQuery) -> None:
+        A thread that hangs is left behind after `stop_seconds`.
+        """
+        failed, limit = dict[_Task, BaseException](), self._limits.stop_seconds
+        threads = {
+            task: threading.Thread(target=self._stop_query, args=(task, failed), name="stop-query", daemon=True)
+            for task in tasks
+        }
+        end = self._clock.monotonic() + limit
+        for thread in threads.values():
+            thread.start()
+        for task, thread in threads.items():
+            thread.join(max(0.0, end - self._clock.monotonic()))
+            if thread.is_alive():
+                failed[task] = TimeoutError(f"stop() of the query has not returned for {limit:.0f} s.")
+                logger.error("the query of task %s has not stopped for %.0f s: end this process", task.name, limit)
+        with self._changed:
+            for task in tasks:
+                if task not in failed and self._has(task):
+                    del self._tasks[task.name]
+        for error in failed.values():
+            raise error
+
+    def _stop_query(self, task: _Task, failed: dict[_Task, BaseException]) -> None:
         """Stop a query, again if Spark has given up to wait for its end: what it waits for may end meanwhile."""
         begin, limit = self._clock.monotonic(), self._limits.stop_seconds
-        while (error := self._late_stop(name, query, begin + limit - self._clock.monotonic())) is not None:
-            waited = self._clock.monotonic() - begin
-            if waited >= limit or isinstance(error, TimeoutError):
-                logger.error("the query of task %s has not stopped for %.0f s: end this process", name, limit)
-                raise error
-            logger.warning("the query of task %s has not stopped for %.0f s: it is stopped again", name, waited)
-            self._clock.sleep(_POLL_SECONDS)
-
-    def _late_stop(self, name: str, query: TaskQuery, seconds: float) -> Exception | None:
-        """Stop a query, in a thread that is left behind after these seconds: then it is a `TimeoutError`.
-
-        The error of Spark if that has waited in vain for its end.
-        """
-        raised: list[BaseException] = []
-
-        def stop() -> None:
+        while isinstance(task.state, Expiring) and task.state.query is not None:
             try:
-                query.stop()
-            except BaseException as error:  # noqa: BLE001 - raised below
-                raised.append(error)
-
-        thread = threading.Thread(target=stop, name="stop-query", daemon=True)
-        thread.start()
-        with self._waits.on(f"the query of task {name} to stop"):
-            thread.join(max(0.0, seconds))
-        if thread.is_alive():
-            return TimeoutError(f"stop() of the query has not returned for {seconds:.0f} s.")
-        for error in raised:
-            if isinstance(error, Exception) and _STOP_TIMEOUT in str(error):
-                return error
-            raise error
-        return None
+                with self._waits.on(f"the query of task {task.name} to stop"):
+                    task.state.query.stop()
+            except BaseException as error:  # noqa: BLE001 - raised by `_stop`
+                waited = self._clock.monotonic() - begin
+                if _STOP_TIMEOUT not in str(error) or waited >= limit:
+                    failed[task] = error
+                    text = "the query of task %s has not stopped: end this process (%r)"
+                    logger.error(text, task.name, error)  # noqa: TRY400 - `_stop` raises it
+                    return
+                logger.warning(
+                    "the query of task %s has not stopped for %.0f s: it is stopped again", task.name, waited
+                )
+                self._clock.sleep(_POLL_SECONDS)
+            else:
+                return
 
     def _start_next(self) -> None:
         """Have all tasks prepared that are due, and start the query of one that is; without one wait for a second."""
@@ -243,7 +245,7 @@ class _QueryRunner:
                 return
             self._at_work = task
         with self._work(task), self._waits.on(f"the start of the query of task {task.name}"):
-            query = self._start(task.name, task.epoch)
+            query = self._call(self._start, task)
             with self._changed:
                 task.state = task_states.started(task.state, query, self._clock.monotonic())
 
@@ -267,7 +269,7 @@ class _QueryRunner:
                     "task %s was taken away while its query was started or finished: it is stopped", task.name
                 )
                 try:
-                    self._stop(task)
+                    self._stop([task])
                 finally:
                     self._rest()
 
@@ -287,9 +289,7 @@ class _QueryRunner:
         thread.start()
         self._preparations[task.name] = thread
 
-    def _prepare_task(
-        self, task: _Task, earlier: threading.Thread | None, prepare: Callable[[str, int], object]
-    ) -> None:
+    def _prepare_task(self, task: _Task, earlier: threading.Thread | None, prepare: Callable[P, object]) -> None:
         """Prepare a task, when its preparation for an epoch that this driver has lost is over."""
         if earlier is not None:
             with self._waits.on(f"the preparation of task {task.name} for an epoch that it has lost"):
@@ -297,7 +297,7 @@ class _QueryRunner:
         try:
             if isinstance(task.state, Preparing):
                 with self._waits.on(f"the preparation of task {task.name}"):
-                    prepare(task.name, task.epoch)
+                    self._call(prepare, task)
         except Exception as error:  # noqa: BLE001 - what the program's function raises
             self._note_failure(task, error)
         except BaseException as error:  # noqa: BLE001 - such as SystemExit, which would end this thread in silence
@@ -345,7 +345,7 @@ class _QueryRunner:
                 return
             self._at_work = task
         with self._work(task), self._waits.on(f"finish of task {task.name}"):
-            self._finish(task.name, task.epoch)
+            self._call(self._finish, task)
             with self._changed:
                 task.state, task.last_failure = task_states.finished(task.state), None
                 if self._end_when_done and all(
@@ -374,8 +374,12 @@ class _QueryRunner:
         self._failure = self._failure or error
         self._ended = True
 
+    @abstractmethod
+    def _call(self, function: Callable[P, T], task: _Task) -> T:
+        """Call a function of the program for a task."""
 
-class TaskQueries(_QueryRunner):
+
+class TaskQueries(_QueryRunner[[str, int]]):
     """Runs the queries of this driver's tasks; the listener of a `JobCoordinator`.
 
         queries = TaskQueries(start)
@@ -414,8 +418,11 @@ class TaskQueries(_QueryRunner):
         """Have `run` raise the error."""
         self._fail(error)
 
+    def _call(self, function: Callable[[str, int], T], task: _Task) -> T:
+        return function(task.name, task.epoch)
 
-class LeaderQuery(_QueryRunner):
+
+class LeaderQuery(_QueryRunner[[int]]):
     """Runs a query while this driver leads; the listener of a `LeaderElector`. The other drivers stand by.
 
         query = LeaderQuery(start)
@@ -425,39 +432,20 @@ class LeaderQuery(_QueryRunner):
     arguments are those of `TaskQueries`.
     """
 
-    @checked
-    def __init__(
-        self,
-        start: Callable[[int], TaskQuery],
-        *,
-        prepare: Callable[[int], object] | None = None,
-        finish: Callable[[int], object] | None = None,
-        end_when_done: bool = False,
-        limits: QueryLimits = QueryLimits(),
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        super().__init__(
-            lambda _, epoch: start(epoch),
-            prepare=None if prepare is None else lambda _, epoch: prepare(epoch),
-            finish=None if finish is None else lambda _, epoch: finish(epoch),
-            end_when_done=end_when_done,
-            limits=limits,
-            clock=clock,
-        )
-        self._led: dict[str, int] = {}
-
     def on_elected(self, epoch: int) -> None:
         """Have `run` start the query."""
-        self._led = {"leader": epoch}
-        self._begin_tasks(self._led)
+        self._begin_tasks({"leader": epoch})
 
     def on_deposed(self, reason: str) -> None:  # noqa: ARG002 - the elector logs it
         """Stop the query."""
-        self._stop_tasks(self._led)
+        self._stop_tasks({task.name: task.epoch for task in self._tasks.values()})
 
     def on_failure(self, error: Exception) -> None:
         """Have `run` raise the error."""
         self._fail(error)
+
+    def _call(self, function: Callable[[int], T], task: _Task) -> T:
+        return function(task.epoch)
 
 
 def _has_ended(state: State) -> bool:
