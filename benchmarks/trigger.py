@@ -21,9 +21,10 @@ import pyarrow as pa
 from azure_account import connect
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import plan_write
-from azureblob_source.write.staging import RandomNames, stage
+from azureblob_source.write.staging import stage
 from benchmarks.report import Report
 from tools.azurite import running_azurite
 from tools.spark_session import local_spark
@@ -84,7 +85,7 @@ class Writer:
             [batch],
             self.plan,
             committer.container,
-            names=RandomNames(os.urandom, suffixed=True),
+            names=BlobIds(os.urandom, suffixed=True),
         )
         committer.commit([staged], None)
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from azure_account import connect
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
+from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import WritePlan, plan_write
-from azureblob_source.write.staging import RandomNames, stage
+from azureblob_source.write.staging import stage
 from benchmarks.emulator import drop
 from benchmarks.flights import repeated
 from benchmarks.report import Report
@@ -56,7 +57,7 @@ def stage_batches(plan: WritePlan, batches: pa.RecordBatchReader, container: Blo
         batches,
         plan,
         container or open_container(plan),
-        names=RandomNames(os.urandom, suffixed=True),
+        names=BlobIds(os.urandom, suffixed=True),
     )
 
 

@@ -10,9 +10,10 @@ when it is rendered, in the upload thread.
 from __future__ import annotations
 
 import gzip
+import string
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from azureblob_source.log.entry import BlobEntry
 from azureblob_source.log.naming import blob_name, block_id
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from arrow_avro import Codec, EncodedRows
     from azureblob_source.write.routing import Route
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 AVRO_BLOCK = 1 << 20
 """Bytes of encoded rows in one Avro block: large enough to compress well, small enough for a reader's splits."""
+
+_SUFFIX_CHARACTERS = string.digits + string.ascii_lowercase
 
 
 @dataclass(frozen=True)
@@ -96,38 +99,27 @@ class SealedBlock:
         return gzip.compress(data, compresslevel=6, mtime=0) if blob_format.gzipped else data
 
 
-@dataclass(frozen=True)
-class FinishedBlob:
-    """A blob whose last block is sealed. The fields are those of `BlobEntry`, but for the stored size."""
+class BlobIds:
+    """The random parts of a blob's name and content, from a source of random bytes such as `os.urandom`."""
 
-    name: str
-    stream: str
-    partition: str | None
-    attempt: str
-    blocks: int
-    rows: int
-    uncompressed: int
-    schema: str
-    rolled_by: str
-    min_event_time: int | None
-    max_event_time: int | None
-
-    def entry(self, size: int) -> BlobEntry:
-        """The blob as a log entry names it. `size` are the bytes of its blocks as staged."""
-        return BlobEntry(size=size, **vars(self))
-
-
-class BlobIdGenerator(Protocol):
-    """The random parts of a blob's name and content."""
+    def __init__(self, random_bytes: Callable[[int], bytes], *, suffixed: bool) -> None:
+        self._random_bytes = random_bytes
+        self._suffixed = suffixed
 
     def suffix(self) -> str | None:
-        """Eight characters for the name, or None."""
+        """Eight digits or lower-case letters (41 bits), or None if `suffixRandomStringToBlobName` is false."""
+        if not self._suffixed:
+            return None
+        number = int.from_bytes(self._random_bytes(8), "big")
+        return "".join(_SUFFIX_CHARACTERS[number // 36**place % 36] for place in range(8))
 
     def attempt(self) -> str:
-        """The attempt id of one blob, always of the same length."""
+        """The attempt id of one blob: sixteen hexadecimal characters."""
+        return self._random_bytes(8).hex()
 
     def sync(self) -> bytes:
-        """Sixteen random bytes."""
+        """An Avro sync marker."""
+        return self._random_bytes(16)
 
 
 class _OpenBlob:
@@ -180,14 +172,15 @@ class _OpenBlob:
         self.sealed += 1
         return block
 
-    def finished(self, schema: str, rolled_by: str) -> FinishedBlob:
-        return FinishedBlob(
+    def entry(self, schema: str, rolled_by: str) -> BlobEntry:
+        return BlobEntry(
             name=self.name,
             stream=self.route.stream,
             partition=self.route.partition,
             attempt=self.attempt,
             blocks=self.sealed,
             rows=self.rows,
+            size=0,
             uncompressed=self.uncompressed,
             schema=schema,
             rolled_by=rolled_by,
@@ -198,21 +191,21 @@ class _OpenBlob:
 
 @dataclass
 class OpenBlobs:
-    """All open blobs of one task. The methods yield blocks to stage, and each blob after its last block.
+    """All open blobs of one task. The methods yield blocks to stage, and each blob after its last block, without size.
 
     The clock gives the time in a blob's name, and its age.
     """
 
     limits: BlobLimits
     blob_format: BlobFormat
-    names: BlobIdGenerator
+    names: BlobIds
     clock: Clock
     buffered: int = 0
     _open: dict[Route, _OpenBlob] = field(default_factory=dict)
 
     def append(
         self, route: Route, rows: EncodedRows, first: int, last: int, event_range: tuple[int, int] | None = None
-    ) -> Iterator[SealedBlock | FinishedBlob]:
+    ) -> Iterator[SealedBlock | BlobEntry]:
         """Add the rows `first … last-1` to the open blob of `route`.
 
         event_range: their least and greatest event time. If the blob rolls amid these rows, both blobs get the whole
@@ -231,7 +224,7 @@ class OpenBlobs:
         if self.buffered > self.limits.memory_budget:
             yield from self._relieve()
 
-    def close(self) -> Iterator[SealedBlock | FinishedBlob]:
+    def close(self) -> Iterator[SealedBlock | BlobEntry]:
         """Finish every open blob."""
         for blob in list(self._open.values()):
             yield from self._finish(blob, "end")
@@ -296,12 +289,12 @@ class OpenBlobs:
         self.buffered -= blob.buffered
         return blob.seal()
 
-    def _finish(self, blob: _OpenBlob, rolled_by: str) -> Iterator[SealedBlock | FinishedBlob]:
+    def _finish(self, blob: _OpenBlob, rolled_by: str) -> Iterator[SealedBlock | BlobEntry]:
         del self._open[blob.route]
         if blob.bodies or blob.body_rows:
             yield self._seal(blob)
         if blob.rows:
-            yield blob.finished(self.blob_format.schema, rolled_by)
+            yield blob.entry(self.blob_format.schema, rolled_by)
 
     def _relieve(self) -> Iterator[SealedBlock]:
         """Seal the largest open blobs until a quarter of the budget is free."""

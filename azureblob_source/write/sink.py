@@ -72,7 +72,8 @@ class _Sink:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         """Stage one task's rows. Called on an executor, once for each attempt of a task, a speculative one too."""
-        from azureblob_source.write.staging import RandomNames, StreamCalls, stage  # noqa: PLC0415
+        from azureblob_source.write.open_blobs import BlobIds  # noqa: PLC0415 - see the head of this module
+        from azureblob_source.write.staging import StreamCalls, stage  # noqa: PLC0415
 
         plan: WritePlan = pickle.loads(self._tasks)  # noqa: S301 - of `__init__`
         container = container_of(self.plan)
@@ -84,7 +85,7 @@ class _Sink:
                 iterator,
                 replace(plan, task=writer["task"]),
                 container,
-                names=RandomNames(os.urandom, suffixed=self.plan.unique_names),
+                names=BlobIds(os.urandom, suffixed=self.plan.unique_names),
                 calls=StreamCalls(self._admit_named(container), self._publish_at_once(container)),
             )
         except Exception:

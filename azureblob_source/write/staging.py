@@ -9,8 +9,7 @@ else nothing is visible when a task ends.
 
 from __future__ import annotations
 
-import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,7 @@ from arrow_avro import RowEncoder, raw_rows, stored_values, validate_datums, val
 from azureblob_source.metrics import blob_counts
 from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_records import EnvelopeRouter, plain_envelopes
-from azureblob_source.write.open_blobs import OpenBlobs, SealedBlock
+from azureblob_source.write.open_blobs import BlobIds, OpenBlobs, SealedBlock
 from azureblob_source.write.routing import slices
 from azureblob_source.write.row_counts import RowCounts, check_blob
 from azureblob_source.write.staged_task import StagedTask
@@ -33,36 +32,11 @@ if TYPE_CHECKING:
     from arrow_avro import EncodedRows
     from azure_account.container import BlobContainer
     from azureblob_source.log.entry import BlobEntry
-    from azureblob_source.write.open_blobs import BlobIdGenerator, FinishedBlob
     from azureblob_source.write.planning import WritePlan
     from azureblob_source.write.routing import RoutedBatch
     from foundation.clock import Clock
 
-_SUFFIX_CHARACTERS = string.digits + string.ascii_lowercase
 _EARLIEST, _LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-
-
-class RandomNames:
-    """The `BlobIdGenerator` of a task, from a source of random bytes such as `os.urandom`."""
-
-    def __init__(self, random_bytes: Callable[[int], bytes], *, suffixed: bool) -> None:
-        self._random_bytes = random_bytes
-        self._suffixed = suffixed
-
-    def suffix(self) -> str | None:
-        """Eight digits or lower-case letters (41 bits), or None if `suffixRandomStringToBlobName` is false."""
-        if not self._suffixed:
-            return None
-        number = int.from_bytes(self._random_bytes(8), "big")
-        return "".join(_SUFFIX_CHARACTERS[number // 36**place % 36] for place in range(8))
-
-    def attempt(self) -> str:
-        """Sixteen hexadecimal characters."""
-        return self._random_bytes(8).hex()
-
-    def sync(self) -> bytes:
-        """An Avro sync marker."""
-        return self._random_bytes(16)
 
 
 @dataclass(frozen=True)
@@ -85,7 +59,7 @@ def stage(
     plan: WritePlan,
     container: BlobContainer,
     *,
-    names: BlobIdGenerator,
+    names: BlobIds,
     clock: Clock = SYSTEM_CLOCK,
     calls: StreamCalls = _NO_CALLS,
 ) -> StagedTask:
@@ -96,13 +70,13 @@ def stage(
     options = plan.options
     open_blobs = OpenBlobs(options.limits, plan.blob_format, names, clock)
     encode, envelopes = _encoder(plan), _envelope_router(plan)
-    finished: list[FinishedBlob] = []
+    finished: list[BlobEntry] = []
     counts = RowCounts()
     admitted: set[str] = set()
     started, failed_before = clock.monotonic(), container.failed_attempts
     with BlockUploader(container, plan.blob_format, options.threads, options.queue, options.flush_timeout) as uploader:
 
-        def take(outputs: Iterable[SealedBlock | FinishedBlob]) -> None:
+        def take(outputs: Iterable[SealedBlock | BlobEntry]) -> None:
             for output in outputs:
                 if isinstance(output, SealedBlock):
                     if calls.admit is not None and output.stream not in admitted:
@@ -141,11 +115,11 @@ def stage(
     return StagedTask(counts.check(), blobs, metrics, writer, () if envelopes is None else envelopes.messages)
 
 
-def _entry(blob: FinishedBlob, uploader: BlockUploader) -> BlobEntry:
-    """The blob as a log entry names it, with as many rows as its blocks had when they were staged."""
+def _entry(blob: BlobEntry, uploader: BlockUploader) -> BlobEntry:
+    """The blob with its stored size, if its blocks had its rows when they were staged."""
     staged = uploader.staged.get(blob.name, Staged())
     check_blob(blob.name, blob.rows, staged.rows)
-    return blob.entry(staged.size)
+    return replace(blob, size=staged.size)
 
 
 def _envelope_router(plan: WritePlan) -> EnvelopeRouter | None:

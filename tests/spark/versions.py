@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from azure_account import connect
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import plan_write
-from azureblob_source.write.staging import RandomNames, stage
+from azureblob_source.write.staging import stage
 from tests.azureblob_source.write.sink_rows import put_anyway
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def append_version(
     container = connect(given.account).container(given.address.container)
     container.create()
     plan = plan_write(given, rows.schema)
-    names = RandomNames(os.urandom, suffixed=True)
+    names = BlobIds(os.urandom, suffixed=True)
     staged = stage([rows], plan, container, names=names)
     committer = BatchCommitter(
         plan.of_commit, container, lambda stream: CommitLog(container, stream), lambda: uuid.uuid4().hex

@@ -20,10 +20,11 @@ from azureblob_source.log.entry import Draft
 from azureblob_source.log.naming import schema_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.write.batch import BatchCommitter
+from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import WritePlan, plan_write
 from azureblob_source.write.staged_task import StagedTask
-from azureblob_source.write.staging import RandomNames, StreamCalls, stage
+from azureblob_source.write.staging import StreamCalls, stage
 from foundation.clock import SYSTEM_CLOCK, Clock, ManualClock
 from foundation.errors import AzureBlobError
 
@@ -65,7 +66,7 @@ def stage_rows(
         batches,
         plan,
         container,
-        names=RandomNames(random.Random(seed).randbytes, suffixed=plan.options.random_suffix),
+        names=BlobIds(random.Random(seed).randbytes, suffixed=plan.options.random_suffix),
         clock=_SecondForEachBlob(),
         calls=StreamCalls(publish=publish),
     )

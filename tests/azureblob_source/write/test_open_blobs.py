@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from arrow_avro import EncodedRows, blocks, codec, read_header
 from arrow_avro.varint import encode
-from azureblob_source.write.open_blobs import BlobFormat, BlobLimits, FinishedBlob, OpenBlobs, SealedBlock
+from azureblob_source.log.entry import BlobEntry
+from azureblob_source.write.open_blobs import BlobFormat, BlobIds, BlobLimits, OpenBlobs, SealedBlock
 from azureblob_source.write.routing import Route
 from foundation.clock import ManualClock
 
@@ -33,7 +34,7 @@ def encoded(values: list[bytes]) -> EncodedRows:
     return EncodedRows(np.frombuffer(b"".join(datums), np.uint8), ends)
 
 
-class NumberedNames:
+class NumberedIds(BlobIds):
     def __init__(self) -> None:
         self.number = 0
 
@@ -57,7 +58,7 @@ class Task:
     gzipped: bool = False
     clock: ManualClock = field(default_factory=lambda: ManualClock(START.timestamp()))
     blocks: dict[str, list[SealedBlock]] = field(default_factory=lambda: defaultdict(list))
-    finished: list[FinishedBlob] = field(default_factory=list)
+    finished: list[BlobEntry] = field(default_factory=list)
     most_buffered: int = 0
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class Task:
         self.open = OpenBlobs(
             self.limits,
             self.blob_format,
-            NumberedNames(),
+            NumberedIds(),
             self.clock,
         )
 
@@ -88,7 +89,7 @@ class Task:
         assert 0 == self.open.buffered
         assert list(self.blocks.keys() - {blob.name for blob in self.finished}) == []
 
-    def content(self, blob: FinishedBlob) -> bytes:
+    def content(self, blob: BlobEntry) -> bytes:
         return b"".join(block.render(self.blob_format) for block in self.blocks[blob.name])
 
 
@@ -152,11 +153,11 @@ def test_every_blob_is_an_avro_file_within_its_limits_and_no_row_is_lost(
     assert {stream: rows for stream, rows in expected.items() if rows} == found
 
 
-def check_blob(task: Task, blob: FinishedBlob, largest: int) -> list[bytes]:
+def check_blob(task: Task, blob: BlobEntry, largest: int) -> list[bytes]:
     """Assert that the blob is complete and readable, and that `blob` describes it. Returns its rows."""
     limits = task.limits
     blocks = task.blocks[blob.name]
-    assert blob.entry(1).block_ids == [block.id for block in blocks]
+    assert blob.block_ids == [block.id for block in blocks]
     assert 1 <= blob.blocks <= limits.blob_blocks
     assert [block.is_first for block in blocks] == [True] + [False] * (len(blocks) - 1)
     rendered = [block.render(task.blob_format) for block in blocks]
@@ -182,7 +183,7 @@ def one_member(data: bytes) -> bytes:
     return plain
 
 
-def check_reason(limits: BlobLimits, blob: FinishedBlob, rows: list[bytes], all_rows: list[bytes], before: int) -> None:
+def check_reason(limits: BlobLimits, blob: BlobEntry, rows: list[bytes], all_rows: list[bytes], before: int) -> None:
     """Assert that the limit in `rolled_by` was reached, and that no limit was exceeded."""
     assert blob.rows <= (limits.blob_rows or blob.rows)
     assert blob.rows == 1 or blob.uncompressed <= (limits.blob_bytes or blob.uncompressed)

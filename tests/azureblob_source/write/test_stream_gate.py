@@ -23,6 +23,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.read.snapshot import writer_schemas
+from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.staging import StreamCalls, stage
 from azureblob_source.write.stream_gate import StreamGate
 from foundation.clock import SYSTEM_CLOCK
@@ -264,14 +265,17 @@ def test_a_task_asks_once_for_each_stream_before_it_stages_a_block_for_it() -> N
             [named(DAYS, "a", "b", "a"), named(DAYS, "b", "c")],
             plan,
             container,
-            names=Names(),
+            names=FixedIds(),
             calls=StreamCalls(admit),
         )
     assert ["a", "b", "c"] == asked
 
 
-class Names:
-    """Names of the only blobs of their streams."""
+class FixedIds(BlobIds):
+    """Of the only blobs of their streams."""
+
+    def __init__(self) -> None:
+        """There is no source of random bytes."""
 
     def suffix(self) -> str | None:
         return "00000000"
