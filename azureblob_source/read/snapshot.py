@@ -26,7 +26,7 @@ from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.read.blobs import Between
     from foundation.clock import Clock
-
-__all__ = ["ListingRules", "Snapshot", "StreamBlob", "kept_history", "take_snapshot", "writer_schema", "writer_schemas"]
 
 logger = logging.getLogger("azureblob_source")
 
@@ -110,13 +108,12 @@ def take_snapshot(
             rules = listing or ListingRules()
             chosen = listed if rules.any_extension else _with_extension(log, listed)
             return _from_listing(log, chosen, between, ignore_corrupt=rules.ignore_corrupt)
-    found = _PublicationAwaiter(log, version, PublicationWait(publish_timeout, clock)).result()
-    last = found.history[-1]
-    fingerprints = dict.fromkeys(blob.schema for _, blob in found.live)
-    used = fingerprints or last.schemas or dict.fromkeys(blob.schema for entry in found.history for blob in entry.blobs)
-    blobs = (stream_blob(entry, blob) for entry, blob in found.live)
-    held = tuple(blob for blob in blobs if blob.may_hold(between))
-    return Snapshot(last.version, held, tuple(writer_schemas(log, used)), left_out=len(found.live) - len(held))
+    history, live = _when_published(log, version, PublicationWait(publish_timeout, clock))
+    last = history[-1]
+    fingerprints = dict.fromkeys(blob.schema for _, blob in live)
+    used = fingerprints or last.schemas or dict.fromkeys(blob.schema for entry in history for blob in entry.blobs)
+    held = tuple(blob for blob in (stream_blob(entry, blob) for entry, blob in live) if blob.may_hold(between))
+    return Snapshot(last.version, held, tuple(writer_schemas(log, used)), left_out=len(live) - len(held))
 
 
 def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False) -> list[LogEntry]:
@@ -179,65 +176,48 @@ def writer_schemas(log: CommitLog, fingerprints: Iterable[str]) -> list[AvroSche
     return concurrent_map(partial(writer_schema, log), list(fingerprints), _AT_ONCE, after_error="abandon")
 
 
-@dataclass(frozen=True)
-class _PublishedLog:
-    """Entries of a log whose batches are published or revoked, and their live blobs, each with its entry."""
-
-    history: list[LogEntry]
-    live: list[tuple[LogEntry, BlobEntry]]
-
-
-@dataclass
-class _PublicationAwaiter:
-    """Waits until every batch up to `version` is published or revoked.
+def _when_published(
+    log: CommitLog, version: int | None, wait: PublicationWait
+) -> tuple[list[LogEntry], list[tuple[LogEntry, BlobEntry]]]:
+    """The entries up to `version`, by default the head, and their live blobs, once all are published or revoked.
 
     An entry that cannot be published is revoked by a later one. Only entries that open an epoch can stand between the
     two, as nothing else is appended before all earlier entries are published or revoked. A read of the head then covers
-    these entries too.
+    these entries too. `TransientError` after the timeout.
     """
-
-    log: CommitLog
-    version: int | None
-    wait: PublicationWait
-
-    def result(self) -> _PublishedLog:
-        """The entries and their live blobs. `TransientError` after the timeout."""
-        history = kept_history(self.log, self.version, live_only=True)
-        revoked_by: list[LogEntry] = []
-        visible: set[str] = set()
-        while True:
-            revoking = self._revoking(history[-1])
-            if revoking and self.version is None:
-                history += revoking
-                continue
-            if revoking:
-                revoked_by = revoking
-            live = self._live(history, revoked_by)
-            first = first_unpublished(self.log.head())
-            asked = [blob for entry, blob in live if entry.version >= first and blob.name not in visible]
-            missing = [blob.name for blob in not_visible(self.log.container, asked)]
-            if not missing:
-                return _PublishedLog(history, live)
-            visible.update(blob.name for blob in asked if blob.name not in missing)
-            what = f"blob {missing[0]} in {self.log.container.url}"
-            self.wait.go_on(what, otherwise=", or read an earlier `versionAsOf`")
-            self.wait.clock.sleep(_PUBLISH_POLL)
-            self.log.refresh()
-
-    def _revoking(self, last: LogEntry) -> list[LogEntry]:
-        """The entries after the last one up to one that revokes that or an earlier one; none if there is no such."""
-        head, later = self.log.head(), [last]
-        while head is not None and later[-1].version < head.version:
-            later.append(self.log.read(later[-1].version + 1))
-            if later[-1].replaces is not None:
-                return later[1:]
-            if later[-1].published_up_to >= last.version:
-                break
-        return []
-
-    def _live(self, history: list[LogEntry], revoked_by: list[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:
+    history = kept_history(log, version, live_only=True)
+    revoked_by: list[LogEntry] = []
+    visible: set[str] = set()
+    while True:
+        revoking = _revoking(log, history[-1])
+        if revoking and version is None:
+            history += revoking
+            continue
+        if revoking:
+            revoked_by = revoking
         names = live_blobs(history + revoked_by)
-        return [(entry, blob) for entry in history for blob in entry.blobs if blob.name in names]
+        live = [(entry, blob) for entry in history for blob in entry.blobs if blob.name in names]
+        first = first_unpublished(log.head())
+        asked = [blob for entry, blob in live if entry.version >= first and blob.name not in visible]
+        missing = [blob.name for blob in not_visible(log.container, asked)]
+        if not missing:
+            return history, live
+        visible.update(blob.name for blob in asked if blob.name not in missing)
+        wait.go_on(f"blob {missing[0]} in {log.container.url}", otherwise=", or read an earlier `versionAsOf`")
+        wait.clock.sleep(_PUBLISH_POLL)
+        log.refresh()
+
+
+def _revoking(log: CommitLog, last: LogEntry) -> list[LogEntry]:
+    """The entries after the last one up to one that revokes that or an earlier one; none if there is no such."""
+    head, later = log.head(), [last]
+    while head is not None and later[-1].version < head.version:
+        later.append(log.read(later[-1].version + 1))
+        if later[-1].replaces is not None:
+            return later[1:]
+        if later[-1].published_up_to >= last.version:
+            break
+    return []
 
 
 def _with_extension(log: CommitLog, listed: list[StreamBlob]) -> list[StreamBlob]:
@@ -268,45 +248,35 @@ def _from_listing(log: CommitLog, listed: list[StreamBlob], between: Between, *,
             "read.",
         )
     blobs = [blob for blob in listed if blob.may_hold(between)]
-    headers = _Headers(log.container, ignore_corrupt=ignore_corrupt)
-    read = concurrent_map(headers.schema, blobs, _AT_ONCE, after_error="abandon")
+    schema_of = partial(_schema_of, RangeReader(log.container), log.container if ignore_corrupt else None)
+    read = concurrent_map(schema_of, blobs, _AT_ONCE, after_error="abandon")
     kept = [(blob, schema) for blob, schema in zip(blobs, read, strict=True) if schema is not None]
     used: dict[AvroSchema, str] = {}
     for blob, schema in kept:
         used.setdefault(schema, blob.name)
-    schemas = tuple(used) or (headers.newest(listed, log.stream),)
+    schemas = tuple(used) or (_newest_schema(log, listed, schema_of),)
     return Snapshot(None, tuple(blob for blob, _ in kept), schemas, tuple(used.values()), len(listed) - len(kept))
 
 
-@dataclass
-class _Headers:
-    """Reads the writer schemas from the headers of blobs, one small request each."""
-
-    container: BlobContainer
-    ignore_corrupt: bool
-
-    def __post_init__(self) -> None:
-        self._ranges = RangeReader(self.container)
-
-    def schema(self, blob: StreamBlob) -> AvroSchema | None:
-        """The blob's schema; None if it is damaged and skipped."""
-        try:
-            return self._read(blob)
-        except CorruptError as damage:
-            if not self.ignore_corrupt:
-                raise
-            skip_damaged(self.container, damage)
-            return None
-
-    def newest(self, blobs: Iterable[StreamBlob], stream: str) -> AvroSchema:
-        """The schema of the newest blob with a whole header, for a read that covers no blob."""
-        for blob in sorted(blobs, key=lambda each: (each.latest or 0, each.name), reverse=True):
-            found = self.schema(blob)
-            if found is not None:
-                return found
-        step = "Restore a blob; without option ignoreCorruptBlobs the first damaged one is named."
-        raise NotFoundError("read", f"{self.container.url}/{stream}", "no blob has a whole header", step)
-
-    def _read(self, blob: StreamBlob) -> AvroSchema:
-        header = read_header(without_gzip(BlobBytes(self._ranges, blob)), blob=blob.name)
+def _schema_of(ranges: RangeReader, skipped_in: BlobContainer | None, blob: StreamBlob) -> AvroSchema | None:
+    """The writer schema in a blob's header. None if it is damaged, and damaged blobs of a container are skipped."""
+    try:
+        header = read_header(without_gzip(BlobBytes(ranges, blob)), blob=blob.name)
         return header_schema(header.schema_json, blob=blob.name)
+    except CorruptError as damage:
+        if skipped_in is None:
+            raise
+        skip_damaged(skipped_in, damage)
+        return None
+
+
+def _newest_schema(
+    log: CommitLog, blobs: Iterable[StreamBlob], schema_of: Callable[[StreamBlob], AvroSchema | None]
+) -> AvroSchema:
+    """The schema of the newest blob with a whole header, for a read that covers no blob."""
+    for blob in sorted(blobs, key=lambda each: (each.latest or 0, each.name), reverse=True):
+        found = schema_of(blob)
+        if found is not None:
+            return found
+    step = "Restore a blob; without option ignoreCorruptBlobs the first damaged one is named."
+    raise NotFoundError("read", f"{log.container.url}/{log.stream}", "no blob has a whole header", step)

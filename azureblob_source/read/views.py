@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from arrow_avro import AvroSchema
     from azureblob_source.log.entry import BlobEntry, LogEntry
-    from azureblob_source.read.snapshot import StreamBlob
+    from azureblob_source.read.blobs import StreamBlob
 
 _COUNTS = pa.map_(pa.string(), pa.int64())
 _TIME = pa.timestamp("us", tz="UTC")

@@ -10,8 +10,8 @@ import pyarrow as pa
 from arrow_avro import parse
 from azure_account.values import BlobAttributes
 from azureblob_source.log.entry import BlobEntry, LogEntry, Removal, Transaction
+from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.following import new_blobs
-from azureblob_source.read.snapshot import StreamBlob
 from azureblob_source.read.views import (
     BLOBS,
     COMMITS,
