@@ -73,7 +73,7 @@ class Follower:
         first = None if head is None else self.log.first()
         if first is None or head is None:
             return -1
-        self._check_log(head)
+        self.expect(head.log_id)
         match start:
             case str() if start == LATEST:
                 return self._last_published(head, -1)
@@ -96,7 +96,7 @@ class Follower:
         head = self._head(after)
         if head is None or (after is not None and head.version < after):
             return self._log_ends_before(after, head)
-        self._check_log(head)
+        self.expect(head.log_id)
         if after is not None and at_most is not None and after >= at_most:
             return after
         published = self._unless_vacuumed(lambda: self._last_published(head, -1 if after is None else after), after)
@@ -116,7 +116,7 @@ class Follower:
             return kept
         found = self._unless_vacuumed(lambda: self.log.entries(after + 1, until), after)
         for entry in found:
-            self._check_log(entry)
+            self.expect(entry.log_id)
         self._remember(found)
         return found
 
@@ -152,20 +152,13 @@ class Follower:
         """
         if log_id is not None:
             if self.log_id not in (None, log_id):
-                raise self._another_log(log_id)
+                there = (
+                    f"the query has read the log {self.log_id}, this is {log_id}: the stream was deleted and begun "
+                    "again, or the checkpoint is of a query over another stream"
+                )
+                step = "Start the query with a new checkpoint, which is its own and reads the stream that is there now."
+                raise ConflictError("read on in", self._place, there, step)
             self.log_id = log_id
-
-    def _check_log(self, entry: LogEntry) -> None:
-        """`ConflictError` if an entry belongs to another log than the one followed so far."""
-        self.expect(entry.log_id)
-
-    def _another_log(self, log_id: str) -> ConflictError:
-        there = (
-            f"the query has read the log {self.log_id}, this is {log_id}: the stream was deleted and begun again, or "
-            "the checkpoint is of a query over another stream"
-        )
-        step = "Start the query with a new checkpoint, which is its own and reads the stream that is there now."
-        return ConflictError("read on in", self._place, there, step)
 
     def forget(self, until: int) -> None:
         """Drop the remembered entries up to this version, which will not be read again."""
