@@ -11,7 +11,7 @@ AnnouncementType: TypeAlias = Literal["reopened", "active", "watermark", "idle",
 
 @dataclass(frozen=True)
 class Announcement:
-    """One of five things.
+    """What has happened to a partition or stream: its watermark, its end, or whether rows are expected.
 
     watermark: it has risen to `watermark` (ms since 1970 UTC). endOfStream: no row of the generation will follow; once
     in a generation. reopened: after the end, a higher generation has begun. idle: no row is expected for now, so it is

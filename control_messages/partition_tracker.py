@@ -339,8 +339,7 @@ class _Update:
     """A tracker while messages are applied to it.
 
     intervals: task, sequence and writer of the messages whose rows are counted. sender: of the last message accepted,
-    its stream and counts. A message with the same of a known task is no
-    contradiction, so most messages need no further check.
+    its stream and counts. A message of a known task with the same is no contradiction, so most need no further check.
     """
 
     before: PartitionTracker
@@ -453,7 +452,7 @@ class _Update:
         return True
 
     def _see(self, message: Watermark | EndOfStream, task: str) -> None:
-        """Take over who has sent the message. `ContradictionError` if that cannot be true."""
+        """Note the counts that the message states. `ContradictionError` if they cannot be true."""
         fault = self._fault(message, task)
         if fault is not None:
             place = f"partition {self.before.partition} of stream {self.before.stream}"

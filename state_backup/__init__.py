@@ -18,10 +18,8 @@ from __future__ import annotations
 from azure_account.connect import open_account
 from azure_account.location import Location
 from foundation.report import ProgressCallbacks
-from state_backup.backup.arguments import MayBeEmpty
-from state_backup.backup.keeping import set_keep
 from state_backup.backup.rocksdb import rocksdb_checkpoint
-from state_backup.backup.settings import TaskIdentity, WriterHandover, WriterSettings
+from state_backup.backup.settings import MayBeEmpty, TaskIdentity, WriterHandover, WriterSettings, set_keep
 from state_backup.backup.writer import StateWriter, open_state
 from state_backup.local.scan import ChecksumCache
 from state_backup.record.record import LEAST_KEPT, Checkpoint

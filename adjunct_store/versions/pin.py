@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FORM = DocumentFormat("Pin", 1, "Delete the blob when no task of its batch runs.")
 COUNTS = 2.0
-"""How many times as long as it can be found a pin counts for a clean-up."""
+"""A clean-up counts a pin for this many times `pins_expire`, for which it is found."""
 FOLLOWED = 1 / 28
 """The part of its time for which a pin counts when its reader has pinned the batch after the next one."""
 RENEWED = FOLLOWED / 2

@@ -138,8 +138,9 @@ class BoundedRun:
         done = finish(job, self.producer.generation, _newest(self._transport.control(spark)))
         if done.ends is not None:
             ending = replace(job.producer, generation=done.ends)
-            end = _end_of_all_tasks(spark, ending) if done.nameless else _end_of_each_task(spark, ending)
-            self._transport.append(end)
+            for_all = [EndOfStream(None, 1, ending.stream, ending.generation)]
+            ends = for_all if done.nameless else ending.end_of_stream()
+            self._transport.append(control_envelopes(spark, ending, ends))
         if done.error is not None:
             raise done.error
 
@@ -151,16 +152,6 @@ def _start(spark: SparkSession, job: Job, transport: Transport, clock: Clock = S
     if control is not None and newest is None:  # retention may have removed any generation
         return max(job.producer.generation, clock.now_ns() // 1_000_000)
     return begin(job, newest)
-
-
-def _end_of_all_tasks(spark: SparkSession, producer: ProducerSpec) -> DataFrame:
-    """One end for all tasks, whatever their names."""
-    end = EndOfStream(None, 1, producer.stream, producer.generation)
-    return control_envelopes(spark, producer, [end])
-
-
-def _end_of_each_task(spark: SparkSession, producer: ProducerSpec) -> DataFrame:
-    return control_envelopes(spark, producer, producer.end_of_stream())
 
 
 def _query_id(spark: SparkSession, checkpoint: str) -> str | None:

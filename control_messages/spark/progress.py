@@ -54,7 +54,7 @@ def _saved(query: StreamingQuery | str) -> list[tuple[PartitionTracker, IdleTime
     found = []
     for operator in _reconcilers(spark, checkpoint):
         ends, watermarks = (operator.values(name) for name in _STATES)
-        idle = operator.values(_IDLE) if _IDLE in operator.variables else {}
+        idle = operator.values(_IDLE)
         for partition, watermark in watermarks.items():
             tracker = restore(EndOfStreamCheckpoint(**ends[partition]), WatermarkCheckpoint(**watermark), partition)
             if tracker.generation < 0:  # it has only user messages so far

@@ -26,11 +26,18 @@ from foundation.arguments import checked
 from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import AzureBlobError, NotFoundError
 from foundation.report import ProgressCallbacks
-from state_backup.backup.arguments import MayBeEmpty, check_all_given, checked_stores, may_be_empty
 from state_backup.backup.attempt import AttemptOptions, BackupAttempt, KnownContent
-from state_backup.backup.keeping import kept
 from state_backup.backup.notes import WriterNotes
-from state_backup.backup.settings import TaskIdentity, WriterHandover, WriterSettings
+from state_backup.backup.settings import (
+    MayBeEmpty,
+    TaskIdentity,
+    WriterHandover,
+    WriterSettings,
+    check_all_given,
+    checked_stores,
+    kept,
+    may_be_empty,
+)
 from state_backup.index.checkpoint_id import CheckpointId, next_id
 from state_backup.metrics import StateMetrics
 from state_backup.record.clean_up import CleanUp

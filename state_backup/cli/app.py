@@ -34,9 +34,14 @@ from azure_account.cli.progress import steps, transfer
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import documents, new_table, one_line, plural
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
-from state_backup.backup.arguments import MayBeEmpty, check_all_given, checked_stores
-from state_backup.backup.keeping import set_keep
-from state_backup.backup.settings import TaskIdentity, WriterSettings
+from state_backup.backup.settings import (
+    MayBeEmpty,
+    TaskIdentity,
+    WriterSettings,
+    check_all_given,
+    checked_stores,
+    set_keep,
+)
 from state_backup.backup.writer import open_state
 from state_backup.cli import output
 from state_backup.cli.reading import blobs_with_ttl, checkpoint_sizes, find_states, read_record

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 from sys import intern
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,6 +34,7 @@ _FORM = DocumentFormat("Snapshot index", 1, "Restore an older checkpoint.")
 _BLAKE3 = re.compile("[0-9a-f]{64}")
 _PERMISSIONS = re.compile("([r-][w-][x-]){3}")
 _LARGEST = 2**63
+_LABELS = ("checkpoint-id", "job-name", "job-id", "task-name", "store-name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +136,10 @@ class SnapshotIndex:
 
 def to_json(index: SnapshotIndex) -> bytes:
     """As it is stored."""
-    metadata = index.metadata
     fields = {
         "format-version": _FORM.format_version,
         "creation-time-millis": index.creation_time_millis,
-        "snapshot-metadata": {
-            "checkpoint-id": metadata.checkpoint_id,
-            "job-name": metadata.job_name,
-            "job-id": metadata.job_id,
-            "task-name": metadata.task_name,
-            "store-name": metadata.store_name,
-        },
+        "snapshot-metadata": dict(zip(_LABELS, astuple(index.metadata), strict=True)),
         "dir-index": _dir_fields(index.root),
         "prev-snapshot-index-blob-id": index.previous,
     }
@@ -167,9 +161,7 @@ def _index(fields: Mapping[str, Any]) -> SnapshotIndex:
     previous = fields["prev-snapshot-index-blob-id"]
     return SnapshotIndex(
         _whole(fields["creation-time-millis"]),
-        SnapshotMetadata(
-            *(_text(metadata[name]) for name in ("checkpoint-id", "job-name", "job-id", "task-name", "store-name"))
-        ),
+        SnapshotMetadata(*(_text(metadata[name]) for name in _LABELS)),
         root,
         None if previous is None else _text(previous),
     )

@@ -16,8 +16,7 @@ from pathlib import Path
 from azure_account.location import Location
 from foundation.arguments import Epoch, Natural, checked
 from foundation.errors import ConfigurationError, CorruptError
-from state_backup.backup.keeping import Kept
-from state_backup.backup.settings import WriterSettings
+from state_backup.backup.settings import Kept, WriterSettings
 from state_backup.spark.position import STORE, QueryPosition, local_path
 from state_backup.spark.snapshot import query_id, snapshot_of
 from state_backup.spark.writers import note_writer, open_for_query, resumed_writer

@@ -24,7 +24,6 @@ from state_backup.restoring.restore import RestoreResult, RestoreSettings, resto
 from state_backup.spark.position import STORE, QueryPosition, local_path
 from state_backup.spark.relocation import relocate
 from state_backup.spark.snapshot import newest_batch, query_id, snapshot_of, whole_batch
-from state_backup.spark.stop_due import BackupDeadline
 from state_backup.spark.writers import note_openings, open_for_query, openings_of
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("state_backup")
 
 _RETRIES_AT_END = 5
+_SHORTEST_PAUSE = 0.02
+"""Seconds between two looks at whether the query is to be stopped."""
 
 
 class Query(Protocol):
@@ -232,11 +233,15 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
         self._batch, self._clock = batch, clock
         self._failure: Exception | None = None
         self._closing = threading.Event()
-        self._due = BackupDeadline(settings.stop_after, clock)
+        self._ended = threading.Event()
+        self._unsaved_since: float | None = None
+        """When the first of the backups began that have not succeeded; None if the last one has."""
         self._thread = threading.Thread(target=self._run, name=f"back-up-{location.name}", daemon=True)
         self._thread.start()
-        if settings.stop_after is not None:
-            threading.Thread(target=self._stop_in_time, name=f"stop-{location.name}", daemon=True).start()
+        if (seconds := settings.stop_after) is not None:
+            threading.Thread(
+                target=self._stop_in_time, args=(seconds,), name=f"stop-{location.name}", daemon=True
+            ).start()
 
     @property
     def batch(self) -> int | None:
@@ -283,22 +288,24 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
             self._failure = error
             logger.exception("checkpoint %s is not backed up any more", self._location)
         finally:
-            self._due.end()
+            self._ended.set()
 
-    def _stop_in_time(self) -> None:
-        """Stop the query when that is due, whatever the backup waits for; again as long as it runs."""
-        while self._due.wait(self._settings.every):
-            if self._query_runs():
-                logger.error("query %s is stopped: no backup for %s s", self._query.id, self._settings.stop_after)
+    def _stop_in_time(self, seconds: float) -> None:
+        """Stop the query when no backup has succeeded for so long, whatever one waits for; again as long as it runs."""
+        while not self._ended.wait(max(_SHORTEST_PAUSE, min(self._settings.every, seconds / 4))):
+            since = self._unsaved_since
+            if since is not None and self._clock.monotonic() - since >= seconds and self._query_runs():
+                logger.error("query %s is stopped: no backup for %s s", self._query.id, seconds)
                 self._stop_query()
 
     def _follow(self) -> None:
         """Back up until the query has ended, or `close` is called; then once more."""
         while True:
             ends = self._closing.is_set() or not self._query_runs()
-            self._due.begin()
+            if self._unsaved_since is None:
+                self._unsaved_since = self._clock.monotonic()
             if self._back_up():
-                self._due.succeed()
+                self._unsaved_since = None
             if ends:
                 break
             self._closing.wait(self._settings.every)

@@ -56,7 +56,9 @@ def whole_batch(location: Path) -> tuple[int | None, tuple[str, ...]]:
     """
     torn = [f"offsets/{planned}" for planned in _numbers_in(location / "offsets")[-1:]]
     torn = [name for name in torn if _fault(location / name)]
-    if (location / "metadata").exists() and _fault_of_metadata(location / "metadata"):
+    try:
+        query_id(location)
+    except CorruptError:
         torn.append("metadata")
     for batch in reversed(_numbers_in(location / "commits")):
         faulty = [name for name in (f"commits/{batch}", f"offsets/{batch}") if _fault(location / name)]
@@ -71,7 +73,7 @@ def query_id(location: Path) -> str | None:
     path = location / "metadata"
     try:
         return str(json.loads(path.read_text("utf-8"))["id"])
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(path, f"{error!r}") from error
@@ -161,7 +163,7 @@ def _belongs(path: str, batch: int, entries: dict[str, int]) -> bool:
 
 def _log_offsets(offsets: Path) -> dict[str, int]:
     """For each file source, by its number, the entry of its log that the newest offsets name."""
-    newest = offsets / str(max(_numbers(offsets)))
+    newest = offsets / str(_numbers_in(offsets)[-1])
     if fault := _fault(newest):
         raise _damaged(newest, fault)
     found = {}
@@ -174,7 +176,7 @@ def _log_offsets(offsets: Path) -> dict[str, int]:
 
 def _numbers_in(log: Path) -> list[int]:
     try:
-        return sorted(_numbers(log))
+        return sorted(int(path.name) for path in log.iterdir() if path.name.isdigit())
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -192,18 +194,6 @@ def _fault(path: Path) -> str:
     except ValueError as error:
         return f"{error}"
     return ""
-
-
-def _fault_of_metadata(path: Path) -> str:
-    try:
-        query_id(path.parent)
-    except CorruptError as error:
-        return str(error)
-    return ""
-
-
-def _numbers(log: Path) -> list[int]:
-    return [int(path.name) for path in log.iterdir() if path.name.isdigit()]
 
 
 def _damaged(path: Path, cause: str) -> CorruptError:

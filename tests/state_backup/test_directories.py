@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from state_backup.backup.arguments import MayBeEmpty
-from state_backup.backup.settings import TaskIdentity, WriterSettings
+from state_backup.backup.settings import MayBeEmpty, TaskIdentity, WriterSettings
 from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.restoring.restore import RestoreSettings, checkpoints, restore

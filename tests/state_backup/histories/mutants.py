@@ -168,7 +168,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "blobs are put without a condition": _OVERWRITES,
     "a run that asks for fewer checkpoints drops the others": edited(
-        "state_backup.backup.keeping:kept", "max(record.keep, wanted or 0)", "wanted or record.keep"
+        "state_backup.backup.settings:kept", "max(record.keep, wanted or 0)", "wanted or record.keep"
     ),
     "a writer goes on with the number of checkpoints that it was opened with": edited(
         "state_backup.backup.writer:StateWriter._go_on_from", "record.keep or self._keep", "self._keep"

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 from azure_account.memory.faults import Fault, LostAnswer, ProcessDied, Reset
 from foundation.errors import ConflictError, FencedError, NotFoundError, TransientError
 from state_backup.backup import writer as writer_module
-from state_backup.backup.arguments import MayBeEmpty
-from state_backup.backup.keeping import set_keep
-from state_backup.backup.settings import TaskIdentity, WriterSettings
+from state_backup.backup.settings import MayBeEmpty, TaskIdentity, WriterSettings, set_keep
 from state_backup.backup.writer import open_state
 from state_backup.local import place
 from state_backup.restoring.restore import RestoreSettings, restore
