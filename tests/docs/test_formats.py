@@ -24,6 +24,12 @@ from azureblob_source.read.options import source_options
 from azureblob_source.read.source import ReadPlan
 from azureblob_source.read.stream_source import StreamReader
 from control_messages.messages import ControlMessage, Drain, EndOfStream, Watermark, to_fields
+from coordination.checkpoints import TaskCheckpoint
+from coordination.checkpoints import _entity as checkpoint_entity
+from coordination.leadership.lease_document import LeaseDocument
+from coordination.processors.coordinator_state import ProcessorDeclaration, ProcessorRow
+from coordination.processors.job_model import BarrierState, JobModel, PublishedModel, to_content
+from coordination.processors.processor_table import _entity as processor_entity
 from state_backup import TaskIdentity, WriterSettings, open_state
 from state_backup.spark.writers import note_openings, note_writer
 from tests.adjunct_store.versions.test_manifest import MANIFEST
@@ -82,6 +88,8 @@ def state() -> MemoryAccount:
     return account
 
 
+MODEL = to_content(PublishedModel(JobModel(2, ("p",)), BarrierState.END, JobModel(1, ("p",))))
+ROW_OF_PROCESSOR = ProcessorRow("p", 2, 3, ProcessorDeclaration(30.0))
 MESSAGES: tuple[ControlMessage, ...] = (
     Watermark("a", 2, 5, 1, idle=True, stream="s", partition_count=8, sequence=7, writer=2, rows=117),
     EndOfStream("a", 2, "s", 1, 8, 7),
@@ -100,6 +108,9 @@ WRITTEN: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "Manifests of stores": lambda: [json.loads(manifest.to_json(MANIFEST))],
     "Pins": lambda: [json.loads(pin.to_json(pin.Pin(7)))],
     "Control messages": lambda: [to_fields(message) for message in MESSAGES],
+    "Lease blobs": lambda: [json.loads(LeaseDocument(1, "h", "l", content).to_json()) for content in ({}, MODEL)],
+    "Rows of processors": lambda: [dict(processor_entity(ROW_OF_PROCESSOR, leads=True).properties)],
+    "Checkpoints of tasks": lambda: [dict(checkpoint_entity("task", TaskCheckpoint(1, {"a": "1"})).properties)],
 }
 
 
