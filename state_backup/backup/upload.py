@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from azure_account.container import BlobContainer
-    from azure_account.values import Bytes, Outcome
+    from azure_account.values import BlobAttributes, Bytes, Outcome
     from state_backup.index.dir_diff import Blobs, Content, LocalFile
 
 logger = logging.getLogger("state_backup")
@@ -102,7 +102,7 @@ class FileUploader:
 
     def put(self, blob: str, data: Bytes) -> None:
         """Put a small blob."""
-        self._create(blob, partial(self._container.put, blob, data))
+        self._create(blob, partial(self._container.put, blob, data, condition=IF_ABSENT))
 
     def _submit(
         self, root: Path, group: tuple[LocalFile, ...], progress: Callable[[int], object]
@@ -163,7 +163,7 @@ class FileUploader:
         if found.hexdigest() != file.blake3:
             raise _changed(root, file)
         ids = [_block_id(number) for number in range(len(staged))]
-        self._create(blob, partial(self._container.commit_block_list, blob, ids))
+        self._create(blob, partial(self._container.commit_block_list, blob, ids, condition=IF_ABSENT))
         return blob
 
     def _stage(self, blob: str, number: int, piece: bytes, progress: Callable[[int], object]) -> Future[None]:
@@ -179,7 +179,7 @@ class FileUploader:
             while piece := source.read(size):
                 yield piece
 
-    def _create(self, blob: str, request: Callable[..., Outcome]) -> None:
+    def _create(self, blob: str, request: Callable[[BlobAttributes], Outcome]) -> None:
         """Make a request that creates a blob, which gets the TTL's tag unless tags are refused.
 
         A blob of its name, which nobody else has, is its effect.
@@ -189,12 +189,12 @@ class FileUploader:
         def create() -> Outcome:
             nonlocal tagged
             if self.tags_refused:
-                return request(WITHOUT_TAGS, condition=IF_ABSENT)
+                return request(WITHOUT_TAGS)
             try:
-                answer = request(WITH_TTL, condition=IF_ABSENT)
+                answer = request(WITH_TTL)
                 tagged = True
             except ConfigurationError as refused:
-                answer = request(WITHOUT_TAGS, condition=IF_ABSENT)
+                answer = request(WITHOUT_TAGS)
                 self._note_refusal(refused)
             return answer
 

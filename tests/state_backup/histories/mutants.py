@@ -171,12 +171,14 @@ MUTANTS: dict[str, Mutant] = {
         "state_backup.backup.settings:kept", "max(record.keep, wanted or 0)", "wanted or record.keep"
     ),
     "a writer goes on with the number of checkpoints that it was opened with": edited(
-        "state_backup.backup.writer:StateWriter._go_on_from", "record.keep or self._keep", "self._keep"
+        "state_backup.backup.writer:StateWriter._commit",
+        "newest = record.keep - 1",
+        "newest = self.__dict__.setdefault('opened_with', record.keep) - 1",
     ),
     "blobs of a checkpoint that is kept are condemned": edited(
         "state_backup.backup.writer:StateWriter._commit",
         "for each in checkpoints for blob",
-        "for each in checkpoints[: self._keep] for blob",
+        "for each in checkpoints[: record.keep] for blob",
     ),
     "a pack is deleted when its first file is not needed any more": edited(
         "state_backup.index.snapshot_index:SnapshotIndex.blob_ids",
