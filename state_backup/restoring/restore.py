@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from azure_account.container import BlobContainer
+    from foundation.clock import Clock
     from state_backup.record.names import StateNames
     from state_backup.restoring.assembly import AssemblyResult
 
@@ -179,8 +180,8 @@ def materialise(
     return _run(_Attempts(container, names, {store: target}, wanted, transfer, wait, new=True))
 
 
-def _run(attempts: _Attempts) -> RestoreResult:
-    begun, state = SYSTEM_CLOCK.monotonic(), attempts.names.state
+def _run(attempts: _Attempts, clock: Clock = SYSTEM_CLOCK) -> RestoreResult:
+    begun, state = clock.monotonic(), attempts.names.state
     try:
         with attempts.transfer.metrics.measured("restoreSeconds"):
             made = attempts.run()
@@ -189,7 +190,7 @@ def _run(attempts: _Attempts) -> RestoreResult:
     logger.info(
         "state %s: checkpoint %s is restored, %d files with %d bytes downloaded, %d files were there, in %.2f s",
         state, made.checkpoint.id, made.downloaded_files, made.downloaded_bytes, made.kept_files,
-        SYSTEM_CLOCK.monotonic() - begun,
+        clock.monotonic() - begun,
     )  # fmt: skip
     return made
 
