@@ -41,6 +41,7 @@ PUBLIC = (
 MADE_HERE = {
     "AccountSettings",
     "BlobAttributes",
+    "BlobContainer",
     "BlobContent",
     "BlobProperties",
     "Condition",
@@ -62,10 +63,12 @@ MADE_HERE = {
     "RestoreResult",
     "RestoredCheckpoint",
     "StateWriter",
+    "StorageAccount",
     "StoreProgress",
     "StoreReadSpec",
     "StreamFill",
     "SweepPlan",
+    "Table",
     "TaskCheckpoint",
     "VerificationResult",
 }
