@@ -123,23 +123,29 @@ class _Sink:
 
         return admit
 
-    def commit_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int | None) -> list[LogEntry]:
-        """Commit and publish what the tasks have staged. Returns the log entries of the batch."""
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803
+        """Commit and publish what the tasks have staged, once all have succeeded.
+
+        batchId: of a streaming query, which calls this again for the same batch after a failure or restart.
+        """
         from azureblob_source.write.batch import BatchCommitter  # noqa: PLC0415 - a task need not load it
 
-        staged = [StagedTask.from_json(message.staged) for message in messages if isinstance(message, CommitMessage)]
+        if self.plan.backup is not None and batchId is not None:
+            from azureblob_source.write.checkpoint_backup import back_up  # noqa: PLC0415 - few queries have one
+
+            back_up(self.plan.backup, batchId, self.plan.epoch)
+        staged = _staged_in(messages)
         if len(staged) < len(messages):
             lost = f"{len(messages) - len(staged)} of {len(messages)} tasks sent no message; nothing was committed."
             raise ConflictError(f"{lost} Run the write again.")
         begun, container = SYSTEM_CLOCK.monotonic(), container_of(self.plan)
         committer = BatchCommitter(self.plan, container, logs_of(self.plan, container), lambda: uuid.uuid4().hex)
-        transaction = self._transaction(staged, batch)
+        transaction = self._transaction(staged, batchId)
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
         _report(self.plan, staged, entries, SYSTEM_CLOCK.monotonic() - begun)
         if not self.plan.at_least_once:  # else the tasks have counted the blobs that they published
             commits = {"blobCommits": sum(entry.metrics.get("blobCommits", 0) for entry in entries)}
             metrics.count(commits, system=container.name, source=transaction.id if transaction else "batch")
-        return entries
 
     def _transaction(self, staged: Sequence[StagedTask], batch: int | None) -> Transaction | None:
         given = self.plan.transaction
@@ -151,27 +157,19 @@ class _Sink:
             raise ConflictError(f"{text} Start the query again.")
         return Transaction(queries.pop(), batch)
 
-    def abort_batch(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log a warning. Staged blocks expire by themselves, and a batch that is committed stays."""
-        blobs = [
-            StagedTask.from_json(message.staged).blobs for message in messages if isinstance(message, CommitMessage)
-        ]
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:  # noqa: N803, ARG002
+        """Log a warning. Staged blocks expire by themselves, and a batch that is committed stays.
+
+        Called when a task or the commit has failed, or the query was stopped during a batch.
+        """
         logger.warning(
             "write to %s aborted; its %d staged blobs expire, unless the batch is committed in the log",
-            self.plan.address, sum(map(len, blobs)),
+            self.plan.address, sum(len(task.blobs) for task in _staged_in(messages)),
         )  # fmt: skip
 
 
 class BatchWriter(_Sink, DataSourceArrowWriter):
     """`df.write.format("azureblob")`."""
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit and publish the write. Called once, when all tasks have succeeded."""
-        self.commit_batch(messages, None)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Called when a task or the commit has failed."""
-        self.abort_batch(messages)
 
 
 class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
@@ -181,17 +179,9 @@ class StreamWriter(_Sink, DataSourceStreamWriter, DataSourceArrowWriter):
     accept either.
     """
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
-        """Commit and publish a micro-batch. Called again for the same batch after a failure or restart."""
-        if self.plan.backup is not None:
-            from azureblob_source.write.checkpoint_backup import back_up  # noqa: PLC0415 - few queries have one
 
-            back_up(self.plan.backup, batchId, self.plan.epoch)
-        self.commit_batch(messages, batchId)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803, ARG002
-        """Called when a task or the commit has failed, or the query was stopped during a batch."""
-        self.abort_batch(messages)
+def _staged_in(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
+    return [StagedTask.from_json(message.staged) for message in messages if isinstance(message, CommitMessage)]
 
 
 def container_of(plan: CommitPlan) -> BlobContainer:
