@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 
 _COUNTS = pa.map_(pa.string(), pa.int64())
 _TIME = pa.timestamp("us", tz="UTC")
+_WRITER = [
+    ("query", pa.string()),
+    ("batch", pa.int64()),
+    ("task", pa.int64()),
+    ("attempt", pa.int64()),
+    ("durationMs", pa.int64()),
+    ("metrics", _COUNTS),
+]
 
 COMMITS = pa.schema(
     [
@@ -44,22 +52,7 @@ COMMITS = pa.schema(
         pa.field("replaces", pa.int64()),
         pa.field("reverts", pa.list_(pa.int64()), nullable=False),
         pa.field("metrics", _COUNTS, nullable=False),
-        pa.field(
-            "writers",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("query", pa.string()),
-                        ("batch", pa.int64()),
-                        ("task", pa.int64()),
-                        ("attempt", pa.int64()),
-                        ("durationMs", pa.int64()),
-                        ("metrics", _COUNTS),
-                    ]
-                )
-            ),
-            nullable=False,
-        ),
+        pa.field("writers", pa.list_(pa.struct(_WRITER)), nullable=False),
     ]
 )
 """One row for each log entry: `bytes` as stored, `uncompressed` before compression, `metrics` of the whole batch,

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from arrow_avro import int64_array, stored_values
-from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_objects import merged, objects_of
+from azureblob_source.write.routing import coalesce
 from control_messages.envelopes import are_user_messages, unwrap, without_count
 from control_messages.errors import BadEnvelopeError
 from control_messages.messages import MessageType, message_type, to_fields
@@ -184,8 +184,9 @@ class EnvelopeRouter:
     def _check(self, control: pa.RecordBatch) -> None:
         envelopes, codes = _distinct(control.column(self._column))
         for code, envelope in enumerate(envelopes):
-            reason = self._reason(envelope)
-            if reason is not None:
+            try:
+                self._message(envelope)
+            except BadEnvelopeError as error:
                 row = int(np.flatnonzero(codes == code)[0])
                 (route,) = self._router.route(control.slice(row, 1)).routes
                 level = "" if route.partition is None else f" for partition {route.partition!r}"
@@ -193,17 +194,9 @@ class EnvelopeRouter:
                 raise ConfigurationError(
                     "write",
                     f"an envelope{level} of stream {route.stream} (option `{option}`, column {self._column!r})",
-                    reason,
+                    str(error),
                     "Wrap every message in an envelope, or leave the option out.",
-                )
-
-    def _reason(self, envelope: bytes) -> str | None:
-        """Why the envelope is malformed, None if it is not."""
-        try:
-            self._message(envelope)
-        except BadEnvelopeError as error:
-            return str(error)
-        return None
+                ) from error
 
 
 class _OwnWatermarks:

@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from arrow_avro import RowEncoder, raw_rows, stored_values, validate_datums, validity, well_formed
 from azureblob_source.metrics import blob_counts
-from azureblob_source.write.coalescing import coalesce
 from azureblob_source.write.control_records import EnvelopeRouter, plain_envelopes
 from azureblob_source.write.open_blobs import BlobIds, OpenBlobs, SealedBlock
-from azureblob_source.write.routing import slices
+from azureblob_source.write.routing import coalesce, slices
 from azureblob_source.write.row_counts import RowCounts, check_blob
 from azureblob_source.write.staged_task import StagedTask
 from azureblob_source.write.upload import BlockUploader, Staged

@@ -19,7 +19,7 @@ from azureblob_source.log.entry import LogEntry, Transaction, to_json
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read import views
 from azureblob_source.read.snapshot import newest_generation
-from azureblob_source.write import coalescing
+from azureblob_source.write import routing
 from azureblob_source.write.control_objects import merged
 from azureblob_source.write.control_records import EnvelopeRouter
 from azureblob_source.write.routing import Router
@@ -194,7 +194,7 @@ def test_every_record_is_written_once_and_in_each_partition_control_messages_fol
 ) -> None:
     account, plan = new_account(), plan_for_envelopes(**limits)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coalescing, "COALESCED_ROWS", coalesced)
+        patch.setattr(routing, "COALESCED_ROWS", coalesced)
         staged = [stage_records(account, plan, *task, seed=n) for n, task in enumerate(tasks)]
     entries = committer(account.container("container"), plan).commit(staged, None)
     everything = [record for task in tasks for batch in task for record in batch]

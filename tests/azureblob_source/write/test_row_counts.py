@@ -52,7 +52,7 @@ LOSSES: dict[str, tuple[Mutant, str]] = {
         "13 rows that it received",
     ),
     "batches are joined in part": (
-        replaced(f"{WRITE}.coalescing:_joined", lambda batches: batches[:1]),
+        replaced(f"{WRITE}.routing:_joined", lambda batches: batches[:1]),
         "13 rows that it received",
     ),
     "rows are routed in part": (

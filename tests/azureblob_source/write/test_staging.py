@@ -17,7 +17,7 @@ from arrow_avro import CODECS, decode_blob
 from azure_account.memory.faults import FaultInjector, Throttle, Unreachable, on
 from azureblob_source.log.entry import BlobEntry, Transaction
 from azureblob_source.log.publish import Publisher
-from azureblob_source.write.coalescing import COALESCED_ROWS, coalesce
+from azureblob_source.write.routing import COALESCED_ROWS, coalesce
 from azureblob_source.write.staged_task import StagedTask
 from foundation.errors import ConfigurationError, TransientError
 from tests.azureblob_source.write.sink_rows import (
