@@ -9,7 +9,7 @@ reading   files: container_file, splitting, block_codecs ─► decoding: resolv
 values    arrow_values: the buffers of Arrow arrays; nested_arrays: nested ones built again, with their rows and nulls;
           spark_types: Spark's types and Arrow's, the one module with Spark
 
-All of it is pure but spark_types, which asks Spark.
+Pure. But spark_types asks Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Azure accepts as a name, a key, a tag, metadata, a block and a lease. Checked before a request is made.
+"""What Azure accepts as a name, a key, a tag, metadata, a block and a lease. Checked before a request. Pure.
 
 Sources: "Naming and Referencing Containers, Blobs, and Metadata", "Set Blob Tags" and "Understanding the Table service
 data model" of the Azure Storage REST reference.

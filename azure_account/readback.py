@@ -1,4 +1,4 @@
-"""Conditional requests whose answer may be lost.
+"""Conditional requests whose answer may be lost. Pure.
 
     request ─► Done ──────────────────────────────────────────────► its answer
        ▲ └───► Conflict, Missing, Unknown ─► read back ─► found ──► what was found

@@ -1,4 +1,4 @@
-"""The service: each method is one attempt of one request.
+"""The service: each method is one attempt of one request. Pure.
 
 `sdk/` implements it on Azure, `memory/` in memory. A method returns the answer, or raises one of the failures below, or
 an error of `errors.py`, which is final. It does not retry. What a failure means for the caller is decided in one place,

@@ -1,4 +1,4 @@
-"""What the port takes and returns: outcomes, conditions, and what is stored of blobs and entities.
+"""What the port takes and returns: outcomes, conditions, and what is stored of blobs and entities. Pure.
 
 A write has four possible outcomes, which are values and not exceptions: `Done`, `Conflict`, `Missing` and `Unknown`.
 `Unknown` means that the answer was lost: the service may have done it or not. Only the caller can find out, by reading

@@ -10,8 +10,8 @@ from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
+from azureblob_source.write.destination import prepare
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.sink import prepare
 from foundation.arguments import Epoch, checked
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConfigurationError

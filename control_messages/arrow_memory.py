@@ -1,4 +1,4 @@
-"""The buffers of Arrow arrays as numpy arrays, without a copy where possible.
+"""The buffers of Arrow arrays as numpy arrays, without a copy where possible. Pure.
 
 `pa.array`, `pa.scalar` and `to_pylist` would import pandas into every worker: 50 MB and half a second.
 This package imports nothing of `azureblob_source`, whose `arrow_values` does the same for other types with other

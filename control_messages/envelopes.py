@@ -1,4 +1,4 @@
-"""The envelopes of an intermediate stream: a type byte, followed by a user payload or the JSON of a control message.
+"""The envelopes of an intermediate stream: a type byte, then a user payload or the JSON of a control message. Pure.
 
 One by one, and a column at a time. A null is a user message of null, so that a tombstone of Kafka passes. An envelope
 is rejected if it has zero bytes, an unknown type, or control data that cannot be read.

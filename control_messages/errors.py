@@ -1,4 +1,4 @@
-"""What can be wrong with control messages: two errors, which differ in what the caller does next.
+"""What can be wrong with control messages: two errors, which differ in what the caller does next. Pure.
 
     ControlMessageError
     ├── BadEnvelopeError     bytes that are no envelope, or control data that cannot be read: reject this message

@@ -1,4 +1,4 @@
-"""The error tree: seven kinds, by what the caller does next.
+"""The error tree: seven kinds, by what the caller does next. Pure.
 
     AzureBlobError
     ├── ConfigurationError   an option, a name, a schema or a permission: change it, a retry cannot help

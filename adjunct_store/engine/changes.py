@@ -1,4 +1,4 @@
-"""What sorted changes do to a partition: the last change of each key, if it is not older than what is there.
+"""What sorted changes do to a partition: the last change of each key, if it is not older than what is there. Pure.
 
 The changes of a key are neighbours, so only one of them has to be kept from a batch for the next.
 """

@@ -1,4 +1,4 @@
-"""What RocksDB holds: an entry for each key, and one with the position of the source.
+"""What RocksDB holds: an entry for each key, and one with the position of the source. Pure.
 
 00                                   position, JSON
 01 <key>          01 <datum>         a value

@@ -1,4 +1,4 @@
-"""When a failed attempt is retried: a pure function from attempt, time and `Retry-After` to the delay.
+"""When a failed attempt is retried: a function from attempt, time and `Retry-After` to the delay. Pure.
 
 Azure asks for exponential backoff when it throttles (503 `ServerBusy`), and may set a delay in `Retry-After`. The SDK's
 own policy waits 15 s before the first retry and ignores `Retry-After`, so it is switched off and this one is used.

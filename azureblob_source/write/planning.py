@@ -15,9 +15,9 @@ import arrow_avro
 from azure_account import connect
 from azureblob_source.write.commit_plan import CommitPlan
 from azureblob_source.write.control_records import VALUE, is_binary, stored_rows
+from azureblob_source.write.destination import logs_of, prepare
 from azureblob_source.write.open_blobs import BlobFormat
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.sink import logs_of, prepare
 from azureblob_source.write.stream_gate import StreamGate
 from control_messages.producer import PRODUCER_METADATA, ProducerSpec
 from foundation.clock import SYSTEM_CLOCK

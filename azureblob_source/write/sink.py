@@ -27,14 +27,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
-from azure_account import connect
-from azure_account.preparation import create_if_absent
 from azureblob_source import metrics
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.naming import schema_name
 from azureblob_source.log.publish import Publisher
+from azureblob_source.write.destination import container_of, logs_of
 from azureblob_source.write.staged_task import StagedTask
 from azureblob_source.write.stream_gate import StreamGate
 from foundation.clock import SYSTEM_CLOCK
@@ -184,28 +183,6 @@ def _staged_in(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTas
     return [StagedTask.from_json(message.staged) for message in messages if isinstance(message, CommitMessage)]
 
 
-def container_of(plan: CommitPlan) -> BlobContainer:
-    """The container of a write. Makes no request; connections are kept as long as the process."""
-    return connect(plan.account).container(plan.address.container)
-
-
-def logs_of(plan: CommitPlan, container: BlobContainer) -> Callable[[str], CommitLog]:
-    """The logs that this process keeps: they remember their heads, so that a commit need not search for them."""
-
-    def log(stream: str) -> CommitLog:
-        facts = plan.facts if stream == plan.stream else None
-        return _logs.setdefault((plan.account, container.name, stream), CommitLog(container, stream, facts=facts))
-
-    return log
-
-
-def prepare(container: BlobContainer, *, create: bool) -> None:
-    """Create the container if it is absent; with `create` false raise `NotFoundError` instead."""
-    if create_if_absent(container, allowed=create):
-        for known in [key for key in _logs if key[1] == container.name]:
-            del _logs[known]  # these logs were of a container of the same name that has been deleted
-
-
 def _report(plan: CommitPlan, staged: Sequence[StagedTask], entries: Sequence[LogEntry], seconds: float) -> None:
     """Log what is committed, and warn if that is another write of the transaction, so that these rows are dropped."""
     blobs = [blob for entry in entries for blob in entry.blobs]
@@ -226,7 +203,6 @@ def _report(plan: CommitPlan, staged: Sequence[StagedTask], entries: Sequence[Lo
         )
 
 
-_logs: dict[tuple[AccountSettings, str, str], CommitLog] = {}
 _admitted: set[tuple[AccountSettings, str, str, str]] = set()
 """Streams that rows of a schema fitted when a task of this process looked."""
 

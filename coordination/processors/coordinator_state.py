@@ -1,4 +1,4 @@
-"""What a processor does next: a pure function of its state, of what it has read, and of the time.
+"""What a processor does next: a function of its state, of what it has read, and of the time. Pure.
 
     worker   START n ─► stop the tasks that it loses ─► confirm n ─► END n ─► begin the tasks that it gets
              not in the model ─► stop all, and stand by          heartbeat not confirmed in time ─► stop all, join again

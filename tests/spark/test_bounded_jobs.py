@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from azure_account import Location, connect
 from azureblob_source.epochs import open_epoch
+from azureblob_source.write.destination import prepare
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.sink import prepare
 from control_messages.errors import ControlMessageError
 from control_messages.producer import ProducerSpec
 from control_messages.spark import (

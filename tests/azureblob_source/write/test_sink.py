@@ -13,8 +13,9 @@ from azure.storage.blob import ContainerClient, generate_container_sas
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.write.destination import container_of
 from azureblob_source.write.planning import prepare_write
-from azureblob_source.write.sink import BatchWriter, container_of
+from azureblob_source.write.sink import BatchWriter
 from foundation.clock import ManualClock
 from foundation.errors import ConfigurationError, NotFoundError
 
