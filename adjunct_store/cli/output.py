@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from azure_account.cli.json_lines import json_line
 from azure_account.cli.texts import (
-    Column,
+    TableColumn,
     attributes,
     count_text,
     documents,
@@ -47,7 +47,7 @@ def _states(manifest: Manifest) -> str:
     return ", ".join(f"{count} {state}" for state, count in counted.items())
 
 
-STORES: list[Column[FoundStore]] = [
+STORES: list[TableColumn[FoundStore]] = [
     in_table("store", lambda each: each.store),
     in_table("generation>", lambda each: each.newest and each.newest.generation),
     in_table("version>", lambda each: each.newest and each.newest.number),
@@ -62,20 +62,20 @@ STORES: list[Column[FoundStore]] = [
     in_table("versions", lambda each: each.manifest and _states(each.manifest)),
     in_table("pins>", lambda each: None if each.manifest is None else len(each.pins), count_text),
 ]
-_GENERATION: list[Column[Generation]] = [
+_GENERATION: list[TableColumn[Generation]] = [
     in_json("generation", lambda each: each.number),
     *attributes("source", "partitions", "bootstrapped", "sealed", "visible"),
     in_json("schema", lambda each: dict(each.schema)),
 ]
 _PIN = attributes("reader", "batch", "version", "confirmed", "written")
-_VERIFIED: list[Column[VerifiedVersion]] = [
+_VERIFIED: list[TableColumn[VerifiedVersion]] = [
     in_json("version", lambda each: each.version.number),
     in_json("generation", lambda each: each.version.generation),
     *attributes("partitions", "files", "bytes", "entries", "whole", "dropped", "faults"),
 ]
 
 
-def versions(manifest: Manifest, pins: Sequence[FoundPin]) -> list[Column[Version]]:
+def versions(manifest: Manifest, pins: Sequence[FoundPin]) -> list[TableColumn[Version]]:
     """What `ls` shows of each version of a store."""
 
     def holders(version: Version) -> str:
@@ -84,15 +84,15 @@ def versions(manifest: Manifest, pins: Sequence[FoundPin]) -> list[Column[Versio
         return ", ".join(held_by[:_PINS_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
     return [
-        Column("version>", "version", lambda each: each.number),
-        Column("generation>", "generation", lambda each: each.generation),
+        TableColumn("version>", "version", lambda each: each.number),
+        TableColumn("generation>", "generation", lambda each: each.generation),
         in_json("state", lambda each: each.state.value),
         in_table("state", lambda each: state_text(manifest, each)),
         in_json("serves", manifest.serves),
-        Column("batch>", "batch", lambda each: each.batch),
-        Column("entries>", "entries", lambda each: each.entries, count_text),
-        Column("size>", "bytes", lambda each: each.bytes, size_text),
-        Column("published (UTC)", "published", lambda each: each.published, time_text),
+        TableColumn("batch>", "batch", lambda each: each.batch),
+        TableColumn("entries>", "entries", lambda each: each.entries, count_text),
+        TableColumn("size>", "bytes", lambda each: each.bytes, size_text),
+        TableColumn("published (UTC)", "published", lambda each: each.published, time_text),
         in_table("pinned by", holders),
     ]
 

@@ -134,7 +134,7 @@ def end_unconfirmed(shell: CommandContext) -> NoReturn:
 
 
 @dataclass(frozen=True)
-class Change(Generic[_Done]):
+class PlannedChange(Generic[_Done]):
     """What a command is going to do.
 
     plan: lines. act: does it. document, report: what is printed then, as JSON (of None if nothing was done) and a line.
@@ -148,7 +148,7 @@ class Change(Generic[_Done]):
     report: Callable[[_Done], str]
 
 
-def carry_out(shell: CommandContext, given: DryRunOptions, change: Change[_Done]) -> _Done | None:
+def carry_out(shell: CommandContext, given: DryRunOptions, change: PlannedChange[_Done]) -> _Done | None:
     """Show the plan, ask, act, and print the result. None in a dry run, or if there is nothing to do."""
     (shell.say if given.as_json else shell.show)(*change.plan)
     wanted = change.is_needed and not given.dry_run

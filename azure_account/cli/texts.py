@@ -26,7 +26,7 @@ NONE = "–"
 
 
 @dataclass(frozen=True)
-class Column(Generic[Row]):
+class TableColumn(Generic[Row]):
     """A column of a table, and a key of the JSON documents of its rows.
 
     title: `>` at its end aligns it to the right; empty: it is in JSON only. key: of JSON; empty: it is in the table
@@ -38,28 +38,28 @@ class Column(Generic[Row]):
     value: Callable[[Row], Any]
     text: Callable[[Any], str | Text] = str
 
-    def of(self, part: Callable[[Whole], Row]) -> Column[Whole]:
+    def of(self, part: Callable[[Whole], Row]) -> TableColumn[Whole]:
         """The column of what has such a row as a part."""
-        return Column(self.title, self.key, lambda whole: self.value(part(whole)), self.text)
+        return TableColumn(self.title, self.key, lambda whole: self.value(part(whole)), self.text)
 
 
-def in_json(key: str, value: Callable[[Row], Any]) -> Column[Row]:
+def in_json(key: str, value: Callable[[Row], Any]) -> TableColumn[Row]:
     """A key of the documents that is no column of the table."""
-    return Column("", key, value)
+    return TableColumn("", key, value)
 
 
-def attributes(*keys: str) -> list[Column[Any]]:
+def attributes(*keys: str) -> list[TableColumn[Any]]:
     """Keys of the documents that are attributes of a row: `uploadedFiles` is its `uploaded_files`."""
     return [in_json(key, attrgetter(_CAPITAL.sub(r"_\g<0>", key).lower())) for key in keys]
 
 
-def in_table(title: str, value: Callable[[Row], Any], text: Callable[[Any], str | Text] = str) -> Column[Row]:
+def in_table(title: str, value: Callable[[Row], Any], text: Callable[[Any], str | Text] = str) -> TableColumn[Row]:
     """A column of the table that is no key of the documents."""
-    return Column(title, "", value, text)
+    return TableColumn(title, "", value, text)
 
 
 def new_table(
-    columns: Iterable[Column[Row]],
+    columns: Iterable[TableColumn[Row]],
     rows: Iterable[Row],
     *,
     shrinks: int = 0,
@@ -85,10 +85,14 @@ def new_table(
     return table
 
 
-def documents(columns: Iterable[Column[Row]], rows: Iterable[Row]) -> list[dict[str, object]]:
+def document(columns: Iterable[TableColumn[Row]], row: Row) -> dict[str, object]:
+    """A row as a JSON document."""
+    return {column.key: column.value(row) for column in columns if column.key}
+
+
+def documents(columns: Sequence[TableColumn[Row]], rows: Iterable[Row]) -> list[dict[str, object]]:
     """The rows as JSON documents."""
-    keys = [column for column in columns if column.key]
-    return [{column.key: column.value(row) for column in keys} for row in rows]
+    return [document(columns, row) for row in rows]
 
 
 def facts(of: Mapping[str, str]) -> Table:
@@ -166,7 +170,7 @@ def time_text(moment: datetime | str) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _cell(column: Column[Row], row: Row) -> Text:
+def _cell(column: TableColumn[Row], row: Row) -> Text:
     value = column.value(row)
     shown = NONE if value is None else column.text(value)
     return shown if isinstance(shown, Text) else Text(one_line(shown) or NONE)

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from azure_account.cli.commands import Change, CommonOptions, DryRunOptions, age_of, carry_out, key_values, new_app
+from azure_account.cli.commands import (
+    CommonOptions,
+    DryRunOptions,
+    PlannedChange,
+    age_of,
+    carry_out,
+    key_values,
+    new_app,
+)
 from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps
@@ -204,12 +212,12 @@ def repair_command(ctx: typer.Context, where: Where, given: RepairOptions) -> No
 
     lines = output.repair_lines(plan, leftovers=given.leftovers)
     document = lambda done: output.repair_json(plan, done)  # noqa: E731
-    carry_out(shell, given, Change(lines, "Repair?", work > 0, act, document, report))
+    carry_out(shell, given, PlannedChange(lines, "Repair?", work > 0, act, document, report))
 
 
 def _void_version(shell: CommandContext, place: CommandTarget, version: int, given: RepairOptions) -> None:
     of, leave = place.log(shell), given.leave_blobs
-    change = Change(
+    change = PlannedChange(
         output.void_lines(of.read(version), leave_blobs=leave),
         "Void it?",
         True,
@@ -224,7 +232,7 @@ def _leave_out(shell: CommandContext, place: CommandTarget, given: RepairOptions
     of = place.log(shell)
     missing = missing_blobs(of)
     names = [blob.name for blob in missing]
-    change = Change(
+    change = PlannedChange(
         output.missing_lines(missing),
         "Remove them from the log?",
         bool(missing),
@@ -254,7 +262,7 @@ def revert_command(
         revert(place.container, plan, lambda: place.draft(shell), Publisher(place.container))
         return True
 
-    change = Change(
+    change = PlannedChange(
         output.revert_lines(plan),
         "Take them back?",
         plan.is_needed,
@@ -302,7 +310,7 @@ def vacuum_command(
         gone, blobs = sum(each.entries for each in done), sum(each.blobs for each in done)
         return f"Removed {plural(gone, 'entry')} and {plural(blobs, 'blob')}."
 
-    change = Change(
+    change = PlannedChange(
         lines or [f"Container {place.container.name} has no batch log."],
         "Remove them permanently?",
         not all(plan.is_empty for plan in plans),

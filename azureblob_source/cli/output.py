@@ -15,9 +15,10 @@ from rich.text import Text
 
 from azure_account.cli.json_lines import jsonable
 from azure_account.cli.texts import (
-    Column,
+    TableColumn,
     attributes,
     count_text,
+    document,
     documents,
     facts,
     in_json,
@@ -65,30 +66,30 @@ def _writer(entry: LogEntry) -> str | None:
     return None if by is None else _UUID.sub(r"\1", by.id) + f":{by.version}"
 
 
-STREAMS: list[Column[StreamSummary]] = [
+STREAMS: list[TableColumn[StreamSummary]] = [
     in_table("stream", _stream_text, lambda name: name),
     *attributes("name", "strangers"),
     in_json("log", lambda each: each.version is not None),
-    Column("blobs>", "blobs", lambda each: each.blobs, count_text),
-    Column("rows>", "rows", lambda each: each.rows, count_text),
-    Column("size>", "bytes", lambda each: each.bytes, size_text),
+    TableColumn("blobs>", "blobs", lambda each: each.blobs, count_text),
+    TableColumn("rows>", "rows", lambda each: each.rows, count_text),
+    TableColumn("size>", "bytes", lambda each: each.bytes, size_text),
     in_json("firstVersion", lambda each: each.first),
-    Column("version>", "version", lambda each: each.version, count_text),
-    Column("last commit (UTC)", "changed", lambda each: each.changed, time_text),
+    TableColumn("version>", "version", lambda each: each.version, count_text),
+    TableColumn("last commit (UTC)", "changed", lambda each: each.changed, time_text),
 ]
-ENTRIES: list[Column[LogEntry]] = [
+ENTRIES: list[TableColumn[LogEntry]] = [
     in_table("version>", lambda entry: entry.version),
     in_table("time (UTC)", lambda entry: entry.timestamp, time_text),
     in_table("operation", _operation),
     in_table("writer", _writer),
-    Column("blobs>", "blobs", lambda entry: len(entry.blobs), count_text),
-    Column("rows>", "rows", lambda entry: entry.rows, count_text),
-    Column("size>", "bytes", lambda entry: sum(blob.size for blob in entry.blobs), size_text),
+    TableColumn("blobs>", "blobs", lambda entry: len(entry.blobs), count_text),
+    TableColumn("rows>", "rows", lambda entry: entry.rows, count_text),
+    TableColumn("size>", "bytes", lambda entry: sum(blob.size for blob in entry.blobs), size_text),
     in_json("removed", lambda entry: len(entry.removed)),
     in_json("writers", lambda entry: len(entry.writers)),
 ]
-_EPOCH: Column[LogEntry] = in_table("epoch>", lambda entry: entry.epoch)
-_BLOBS: list[Column[BlobEntry]] = [
+_EPOCH: TableColumn[LogEntry] = in_table("epoch>", lambda entry: entry.epoch)
+_BLOBS: list[TableColumn[BlobEntry]] = [
     in_table("name", lambda blob: blob.name),
     in_table("partition", lambda blob: blob.partition),
     in_table("rows>", lambda blob: blob.rows, count_text),
@@ -96,7 +97,7 @@ _BLOBS: list[Column[BlobEntry]] = [
     in_table("blocks>", lambda blob: blob.blocks, count_text),
     in_table("rolled by", lambda blob: blob.rolled_by),
 ]
-_WRITERS: list[Column[Mapping[str, Any]]] = [
+_WRITERS: list[TableColumn[Mapping[str, Any]]] = [
     in_table("query", lambda writer: writer.get("query")),
     in_table("batch>", lambda writer: writer.get("batch"), count_text),
     in_table("task>", lambda writer: writer.get("task"), count_text),
@@ -106,12 +107,12 @@ _WRITERS: list[Column[Mapping[str, Any]]] = [
     in_table("blocks>", lambda writer: writer.get("metrics", {}).get("blockUploads"), count_text),
     in_table("size>", lambda writer: writer.get("metrics", {}).get("bytesCompressed", 0), size_text),
 ]
-_UNFINISHED: list[Column[UnpublishedEntry]] = [
+_UNFINISHED: list[TableColumn[UnpublishedEntry]] = [
     *attributes("stream", "missing", "lost", "stillThere"),
     in_json("version", lambda each: each.entry.version),
     in_json("blobs", lambda each: len(each.entry.blobs)),
 ]
-_REVERTED: list[Column[Sequence[LogEntry]]] = [
+_REVERTED: list[TableColumn[Sequence[LogEntry]]] = [
     in_json("versions", lambda entries: [entry.version for entry in entries]),
     in_json("rows", lambda entries: sum(entry.rows for entry in entries)),
     in_json("blobs", lambda entries: sum(len(entry.blobs) for entry in entries)),
@@ -130,7 +131,7 @@ def entry_json(entry: LogEntry) -> dict[str, object]:
     """One line of `log`: the entry with its blobs and writers as numbers."""
     kept = ("version", "timestamp", "operation", "transaction", "epoch", "replaces", "metrics")
     found = {key: value for key, value in stored_json(entry).items() if key in kept}
-    return {**found, **documents(ENTRIES, [entry])[0]}
+    return {**found, **document(ENTRIES, entry)}
 
 
 def stored_json(entry: LogEntry) -> dict[str, Any]:
@@ -326,7 +327,7 @@ def revert_lines(plan: RevertPlan) -> list[str]:
 
 def revert_json(plan: RevertPlan, *, done: bool) -> dict[str, object]:
     """The document of `revert`."""
-    streams = {name: documents(_REVERTED, [entries])[0] for name, entries in plan.of_streams().items()}
+    streams = {name: document(_REVERTED, entries) for name, entries in plan.of_streams().items()}
     return {
         "query": plan.last.id,
         "after": plan.last.version,

@@ -110,9 +110,7 @@ class RunOptions:
     poll: Annotated[float, Option(metavar="SECONDS", min=0.1, max=3600, help="How often a stand-by tries.")] = (
         _LEASE.poll_every
     )
-    grace: Annotated[float, Option(metavar="SECONDS", min=0, max=3600, help="From a signal to SIGKILL of COMMAND.")] = (
-        10.0
-    )
+    grace: Annotated[float, Option(metavar="SECONDS", min=0, max=3600, help="From a signal to SIGKILL.")] = 10.0
     holder: Annotated[
         str | None, Option(metavar="TEXT", help="This process, for people.", show_default="host:process id")
     ] = None

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from azure_account.cli.texts import (
     NONE,
-    Column,
+    TableColumn,
     attributes,
     count_text,
     documents,
@@ -114,18 +114,18 @@ def _model(report: JobReport) -> dict[str, str]:
     return {"job model": f"version {version}", "barrier": f"{report.model.barrier.value} {version}", **timed_out}
 
 
-def _processors(report: JobReport) -> list[Column[ProcessorReport]]:
+def _processors(report: JobReport) -> list[TableColumn[ProcessorReport]]:
     return [
-        Column("processor", "processor", lambda each: each.processor),
+        TableColumn("processor", "processor", lambda each: each.processor),
         in_table("role", lambda each: _role(report, each), Text),  # empty for most
         in_table("heartbeat>", _heartbeat),
         *attributes("member", "silent"),
         in_json("isLeader", lambda each: each.leads),
         in_json("ageSeconds", lambda each: each.age),
-        Column("confirmed>", "confirmed", lambda each: each.confirmed),
+        TableColumn("confirmed>", "confirmed", lambda each: each.confirmed),
         in_json("waitsFor", lambda each: each.waits or None),
         in_table("runs>", lambda each: len(each.running), count_text),
-        Column("tasks", "tasks", lambda each: dict(each.running), lambda tasks: listing(sorted(tasks))),
+        TableColumn("tasks", "tasks", lambda each: dict(each.running), lambda tasks: listing(sorted(tasks))),
     ]
 
 
@@ -144,13 +144,13 @@ def _role(report: JobReport, processor: ProcessorReport) -> str:
     return "" if busy or processor.age is None or report.model is None else "stand-by"
 
 
-def _tasks(report: JobReport) -> list[Column[TaskReport]]:
+def _tasks(report: JobReport) -> list[TableColumn[TaskReport]]:
     return [
-        Column("task", "task", lambda each: each.task),
-        Column("processor", "processor", lambda each: each.processor),
-        Column("epoch>", "epoch", lambda each: each.epoch),
+        TableColumn("task", "task", lambda each: each.task),
+        TableColumn("processor", "processor", lambda each: each.processor),
+        TableColumn("epoch>", "epoch", lambda each: each.epoch),
         *attributes("runsOn"),
-        Column("state", "state", lambda each: task_state(report, each)),
+        TableColumn("state", "state", lambda each: task_state(report, each)),
     ]
 
 

@@ -18,10 +18,10 @@ from typer import Argument, Option
 
 from azure_account.cli.commands import (
     ERROR,
-    Change,
     CommonOptions,
     ConfirmationOptions,
     DryRunOptions,
+    PlannedChange,
     age_of,
     carry_out,
     confirmed,
@@ -266,7 +266,7 @@ def sweep_command(
     lines, question = output.sweep_lines(state.path, plan), "Delete them permanently?"
     document = lambda done: output.sweep_json(state.path, plan, done) | explained  # noqa: E731
     report = lambda done: f"Deleted {plural(done, 'blob')}."  # noqa: E731
-    done = carry_out(shell, given, Change(lines, question, bool(plan.waste), act, document, report))
+    done = carry_out(shell, given, PlannedChange(lines, question, bool(plan.waste), act, document, report))
     if done is not None and done < len(plan.waste):
         left = len(plan.waste) - done
         cause = f"{plural(left, 'blob')} could not be deleted: a lease or a policy protects them"

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from azure_account.cli.texts import (
     NONE,
-    Column,
+    TableColumn,
     attributes,
     count_text,
+    document,
     documents,
     files_text,
     in_json,
@@ -47,7 +48,7 @@ def _offsets_text(offsets: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(offsets.items()))
 
 
-STATES: list[Column[FoundState]] = [
+STATES: list[TableColumn[FoundState]] = [
     in_table("state", lambda each: each.state),
     in_table("checkpoints>", lambda each: each.record and len(each.record.checkpoints), count_text),
     in_table("newest (UTC)", lambda each: each.newest and each.newest.id, moment_text),
@@ -55,34 +56,34 @@ STATES: list[Column[FoundState]] = [
     in_table("epoch>", lambda each: each.record and each.record.epoch),
     in_table("condemned>", lambda each: each.record and len(each.record.condemned), count_text),
 ]
-_RECORD: list[Column[CheckpointRecord]] = [
+_RECORD: list[TableColumn[CheckpointRecord]] = [
     *attributes("epoch", "keep"),
     in_json("condemned", lambda record: len(record.condemned)),
 ]
-_CHECKPOINT: list[Column[Checkpoint]] = [
-    Column("checkpoint", "checkpoint", lambda each: str(each.id)),
+_CHECKPOINT: list[TableColumn[Checkpoint]] = [
+    TableColumn("checkpoint", "checkpoint", lambda each: str(each.id)),
     in_table("time (UTC)", lambda each: each.id, moment_text),
     in_json("millis", lambda each: each.id.millis),  # the time of its id, since 1970
-    Column("stores", "stores", lambda each: sorted(each.indexes), ", ".join),
+    TableColumn("stores", "stores", lambda each: sorted(each.indexes), ", ".join),
 ]
-_OFFSETS: Column[Checkpoint] = Column("offsets", "offsets", lambda each: dict(each.offsets), _offsets_text)
-SIZES: list[Column[CheckpointSize]] = [
+_OFFSETS: TableColumn[Checkpoint] = TableColumn("offsets", "offsets", lambda each: dict(each.offsets), _offsets_text)
+SIZES: list[TableColumn[CheckpointSize]] = [
     *(column.of(lambda size: size.checkpoint) for column in _CHECKPOINT),
-    Column("files>", "files", lambda each: each.files, count_text),
-    Column("size>", "bytes", lambda each: each.bytes, size_text),
+    TableColumn("files>", "files", lambda each: each.files, count_text),
+    TableColumn("size>", "bytes", lambda each: each.bytes, size_text),
     _OFFSETS.of(lambda size: size.checkpoint),
 ]
-_VERIFIED: list[Column[VerificationResult]] = [
+_VERIFIED: list[TableColumn[VerificationResult]] = [
     *(column.of(lambda each: each.checkpoint) for column in (*_CHECKPOINT, _OFFSETS)),
     *attributes("files", "bytes", "whole", "dropped"),
     in_json("faults", lambda each: documents(_FAULTS, each.faults)),
 ]
-_FAULTS: list[Column[Fault]] = [
+_FAULTS: list[TableColumn[Fault]] = [
     *attributes("store", "blob", "cause"),
     in_json("path", lambda fault: fault.path or None),
 ]
 _TRANSFERRED = attributes("uploadedFiles", "uploadedBytes", "retainedFiles", "retainedBytes")
-_RESTORED: list[Column[RestoreResult]] = [
+_RESTORED: list[TableColumn[RestoreResult]] = [
     *(column.of(lambda done: done.checkpoint) for column in (*_CHECKPOINT, _OFFSETS)),
     *attributes("downloadedFiles", "downloadedBytes", "keptFiles", "keptBytes", "undeleted"),
     in_json("passedOver", lambda done: dict(done.passed_over)),
@@ -98,14 +99,14 @@ def _state_json(found: FoundState) -> dict[str, object]:
     if found.record is None:
         return {"state": found.state, "error": found.cause}
     checkpoints = documents([*_CHECKPOINT, _OFFSETS], found.record.checkpoints)
-    return {"state": found.state, **documents(_RECORD, [found.record])[0], "checkpoints": checkpoints}
+    return {"state": found.state, **document(_RECORD, found.record), "checkpoints": checkpoints}
 
 
 def state_json(state: str, record: CheckpointRecord, sizes: Sequence[CheckpointSize]) -> dict[str, object]:
     """The document of `ls` for one state, newest checkpoint first. One that cannot be read has an `error`."""
     errors = ({"error": each.cause} if each.cause else {} for each in sizes)
     checkpoints = [{**size, **error} for size, error in zip(documents(SIZES, sizes), errors, strict=True)]
-    return {"state": state, **documents(_RECORD, [record])[0], "checkpoints": checkpoints}
+    return {"state": state, **document(_RECORD, record), "checkpoints": checkpoints}
 
 
 def record_line(state: str, record: CheckpointRecord) -> str:
@@ -127,7 +128,7 @@ def backup_lines(checkpoint: Checkpoint, stores: Mapping[str, BackedUpStore]) ->
 def backup_json(state: str, checkpoint: Checkpoint, stores: Mapping[str, BackedUpStore]) -> dict[str, object]:
     """The document of `backup`. `transferred`: what was done for each store."""
     done = dict(zip(stores, documents(_TRANSFERRED, stores.values()), strict=True))
-    return {"state": state, **documents([*_CHECKPOINT, _OFFSETS], [checkpoint])[0], "transferred": done}
+    return {"state": state, **document([*_CHECKPOINT, _OFFSETS], checkpoint), "transferred": done}
 
 
 def restore_lines(restored: RestoreResult) -> list[str]:
@@ -151,7 +152,7 @@ def restore_lines(restored: RestoreResult) -> list[str]:
 
 def restore_json(state: str, restored: RestoreResult | None) -> dict[str, object]:
     """The document of `restore`. Without a checkpoint nothing was done."""
-    return {"state": state, **({"checkpoint": None} if restored is None else documents(_RESTORED, [restored])[0])}
+    return {"state": state, **({"checkpoint": None} if restored is None else document(_RESTORED, restored))}
 
 
 def verify_lines(state: str, verified: Sequence[VerificationResult], *, deep: bool) -> list[str]:
@@ -191,7 +192,7 @@ def sweep_lines(state: str, plan: SweepPlan) -> list[str]:
     return lines
 
 
-def blobs_of_sweep(state: str, plan: SweepPlan, now: datetime, with_ttl: frozenset[str]) -> list[Column[str]]:
+def blobs_of_sweep(state: str, plan: SweepPlan, now: datetime, with_ttl: frozenset[str]) -> list[TableColumn[str]]:
     """What `sweep --explain` shows of each blob: which checkpoints hold it (or `all`), and when it goes."""
     checkpoints, condemned = plan.stored.document.checkpoints, frozenset(plan.stored.document.condemned)
 
@@ -199,9 +200,9 @@ def blobs_of_sweep(state: str, plan: SweepPlan, now: datetime, with_ttl: frozens
         return "all" if len(ids) == len(checkpoints) > 1 else ", ".join(ids)
 
     return [
-        Column("blob", "blob", lambda blob: blob, lambda blob: blob.removeprefix(f"{state}/")),
-        Column("size>", "bytes", lambda blob: plan.sizes[blob], size_text),
-        Column("held by", "checkpoints", lambda blob: list(plan.in_use.get(blob, ())), held),
+        TableColumn("blob", "blob", lambda blob: blob, lambda blob: blob.removeprefix(f"{state}/")),
+        TableColumn("size>", "bytes", lambda blob: plan.sizes[blob], size_text),
+        TableColumn("held by", "checkpoints", lambda blob: list(plan.in_use.get(blob, ())), held),
         in_table("goes", lambda blob: _goes(blob, plan, condemned, now, with_ttl)),
         in_json("condemned", lambda blob: blob in condemned),
         in_json("youngForSeconds", lambda blob: _finite(plan.young.get(blob))),
