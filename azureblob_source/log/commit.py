@@ -97,7 +97,10 @@ def commit_part(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry 
 def commit_if_repeated(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry | None:
     """Commit and publish a batch without rows, if the log knows it from an earlier run; else write nothing: None."""
     log.refresh()
-    return None if _known_version(log, draft) is None else commit_and_publish(log, draft, publisher)
+    last, transaction = log.remembered(draft.transaction), draft.transaction
+    if last is None or transaction is None or last.version < transaction.version:
+        return None
+    return commit_and_publish(log, draft, publisher)
 
 
 def append_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
@@ -191,16 +194,10 @@ def _blobs_of(entry: AnyEntry) -> tuple[BlobEntry, ...]:
     return entry.blobs if isinstance(entry, LogEntry) else ()
 
 
-def _known_version(log: CommitLog, draft: Draft) -> LastCommitted | None:
-    """What the log remembers of the draft's transaction: its version or a later one, None if neither is in the log."""
-    last = log.remembered(draft.transaction)
-    return None if last is None or draft.transaction is None or last.version < draft.transaction.version else last
-
-
 def _part_is_voided(log: CommitLog, draft: Draft) -> bool:
     """Whether this part of a batch entry was voided, and not only that of an earlier batch entry."""
-    last = _known_version(log, draft)
-    if last is None or draft.transaction is None or (last.version, last.entry) != (draft.transaction.version, VOIDED):
+    last, transaction = log.remembered(draft.transaction), draft.transaction
+    if last is None or transaction is None or (last.version, last.entry) != (transaction.version, VOIDED):
         return False
     return last.batch_version is not None and last.batch_version >= (draft.batch_version or 0)
 
@@ -212,9 +209,11 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publi
     """
     visible = AT_LEAST_ONCE if publisher.at_least_once else NOTHING if draft.batch_version is None else IN_PART
     check_epoch(log, head, draft.epoch, visible)
-    _check_not_taken_back(log, draft)
-    last, transaction = _known_version(log, draft), draft.transaction
+    last, transaction = log.remembered(draft.transaction), draft.transaction
     if last is None or transaction is None:
+        return None
+    if last.version < transaction.version:
+        _check_not_taken_back(log, last, draft)
         return None
     if (newer := log.refresh()) != head:  # a revert may have taken it back
         return _committed_before(log, newer, draft, publisher)
@@ -234,19 +233,16 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publi
     return entry
 
 
-def _check_not_taken_back(log: CommitLog, draft: Draft) -> None:
+def _check_not_taken_back(log: CommitLog, last: LastCommitted, draft: Draft) -> None:
     """`ConflictError` if a revert has taken back the batch entry that the draft is a part of, or what it replaces.
 
     In the log of a stream the batches of a query and their batch entries rise together. So a later batch of a batch
     entry up to the last known one was taken back.
     """
-    last, transaction = log.remembered(draft.transaction), draft.transaction
-    if last is None or transaction is None or last.version >= transaction.version:
-        return
     of_log, of_draft = last.batch_version, draft.batch_version
-    if draft.replaces is None and (of_log is None or of_draft is None or of_draft > of_log):
-        return
-    raise taken_back_error(transaction, f"{log.stream} in {log.container.url}")
+    is_later = of_log is None or of_draft is None or of_draft > of_log
+    if draft.transaction is not None and (draft.replaces is not None or not is_later):
+        raise taken_back_error(draft.transaction, f"{log.stream} in {log.container.url}")
 
 
 def taken_back_error(transaction: Transaction, place: str) -> ConflictError:

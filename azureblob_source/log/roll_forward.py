@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.log.entry import AnyEntry, GoneEntry
 from azureblob_source.log.fencing import check_epoch
-from azureblob_source.log.live import entries_in_effect
-from azureblob_source.log.published import first_unpublished
+from azureblob_source.log.live import entries_in_effect, first_unpublished
 from azureblob_source.log.status import Published, Replaced, Status, Unpublished, status_of
 from azureblob_source.log.void import ToVoid, check_may_void, void
 from foundation.errors import NotFoundError

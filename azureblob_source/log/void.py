@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from azure_account.values import STAGED_SECONDS
 from azureblob_source.log.fencing import check_epoch
-from azureblob_source.log.live import entries_in_effect
+from azureblob_source.log.live import entries_in_effect, first_unpublished
 from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Obstacle, Publisher, Unpublishable
-from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.status import Published, Unpublished, status_of
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 

@@ -16,10 +16,9 @@ from azure_account.values import Condition, Done
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import DISCARDED, attempt_of
 from azureblob_source.log.folder import strangers
-from azureblob_source.log.live import live_blobs
+from azureblob_source.log.live import first_unpublished, live_blobs
 from azureblob_source.log.naming import BATCHES, is_batch_log, is_data, log_stream
 from azureblob_source.log.publish import drop_staged_blocks, still_there
-from azureblob_source.log.published import first_unpublished
 from azureblob_source.log.roll_forward import publish_committed
 from azureblob_source.log.status import newest_batch_entry
 from azureblob_source.read.snapshot import writer_schemas

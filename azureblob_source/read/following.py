@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from azureblob_source.log.live import live_blobs
-from azureblob_source.log.published import first_unpublished, last_published
+from azureblob_source.log.live import first_unpublished, last_published, live_blobs
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.snapshot import writer_schema
 from azureblob_source.read.waiting import PublicationWait, not_visible

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 from arrow_avro import arrow_schema, header_schema, read_header, superset
 from azureblob_source.log.folder import is_avro
-from azureblob_source.log.live import entries_in_effect, live_blobs
+from azureblob_source.log.live import entries_in_effect, first_unpublished, live_blobs
 from azureblob_source.log.naming import schema_name
-from azureblob_source.log.published import first_unpublished
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from azureblob_source.log.published import is_visible
+from azureblob_source.log.live import is_visible
 from foundation.errors import TransientError
 from foundation.parallel import concurrent_map
 

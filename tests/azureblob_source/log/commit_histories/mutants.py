@@ -55,7 +55,7 @@ MUTANTS: dict[str, Mutant] = {
     "a repair does not look again at what is committed": replaced(
         "azureblob_source.maintenance.repair:_committed_now", lambda *_: set()
     ),
-    "a follower does not skip a voided entry": replaced("azureblob_source.log.published:entries_in_effect", list),
+    "a follower does not skip a voided entry": replaced("azureblob_source.log.live:entries_in_effect", list),
     "the head is taken for published": replaced("azureblob_source.log.commit:publish_earlier", lambda *_: True),
     "a batch entry that was replaced is taken to be in effect": replaced(
         "azureblob_source.write.batch:_newest_of", lambda _, entry: entry

@@ -7,7 +7,7 @@ import pytest
 
 from azure_account.values import BlobProperties
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry
-from azureblob_source.log.published import first_unpublished, is_visible, last_published
+from azureblob_source.log.live import first_unpublished, is_visible, last_published
 
 if TYPE_CHECKING:
     from azureblob_source.log.entry import Operation
