@@ -1,11 +1,11 @@
 """The checkpoint record: which checkpoints of a task are kept, who writes them, what is to be deleted. Pure.
 
     {"format-version":1, "epoch":3, "writer":"4b…", "write-id":"9f…", "keep":2, "checkpoints":[
-       {"version":2, "checkpoint-id":"1700000000000-123456", "input-offsets":{"kafka.flights.0":"1042"},
+       {"checkpoint-id":"1700000000000-123456", "input-offsets":{"kafka.flights.0":"1042"},
         "state-checkpoint-markers":{"state_backup":{"aggregates":"flights/task-3/index/7c….json"}}}, …],
      "condemned":["flights/task-3/files/2a…"], "digest":"…"}
 
-A checkpoint has the form of Samza's `CheckpointV2`; the newest is the first. The record is changed by conditional
+A checkpoint has the names of Samza's `CheckpointV2`; the newest is the first. The record is changed by conditional
 writes only (`docs/internals/decisions/0015-state-backup.md`).
 """
 
@@ -28,7 +28,6 @@ MOST_CONDEMNED = 20_000
 """Names that the list of condemned blobs should have; what else is to be deleted is condemned later."""
 LEAST_KEPT = 2
 """Checkpoints that a state keeps at least: with fewer, a restore would be overtaken by the next backup."""
-_CHECKPOINT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,6 @@ def _checkpoint(fields: Mapping[str, Any]) -> Checkpoint:
 
 def _checkpoint_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
-        "version": _CHECKPOINT_VERSION,
         "checkpoint-id": str(checkpoint.id),
         "input-offsets": dict(checkpoint.offsets),
         "state-checkpoint-markers": {BACKEND: dict(checkpoint.indexes)},

@@ -90,6 +90,17 @@ def test_a_damaged_one_is_noticed(data: bytes, cause: str) -> None:
         from_json(data, BLOB)
 
 
+def test_every_field_is_compulsory() -> None:
+    fields = json.loads(to_json(MANIFEST))
+    fields.pop("digest")
+    for part in (fields, fields["generations"][0], fields["versions"][0]):
+        for name in list(part):
+            value = part.pop(name)
+            with pytest.raises(CorruptError, match=f"'{name}' is missing"):
+                from_json(sealed(fields), BLOB)
+            part[name] = value
+
+
 def test_an_id_that_is_none_is_noticed() -> None:
     fields = json.loads(to_json(MANIFEST))
     fields["versions"][0]["checkpoints"][0] = "../secret"

@@ -77,7 +77,8 @@ def test_a_pin_is_the_same_after_json() -> None:
         assert pin == from_json(to_json(pin), "pin")
     with pytest.raises(ConfigurationError, match="Pin a has format version 2"):
         from_json(sealed({"format-version": 2}), "a")
-    for data in (b"", b"{}", to_json(Pin(7)).replace(b"7", b"8"), sealed({"format-version": 1})):
+    without_driver = sealed({"format-version": 1, "version": 7, "confirmed": True, "write-id": "i"})
+    for data in (b"", b"{}", to_json(Pin(7)).replace(b"7", b"8"), sealed({"format-version": 1}), without_driver):
         with pytest.raises(CorruptError, match="Pin a is damaged"):
             from_json(data, "a")
 

@@ -13,9 +13,7 @@ from azure_account.documents.form import sealed
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from state_backup import MayBeEmpty, TaskIdentity, checkpoints, open_state, plan_sweep, restore, set_keep, sweep
 from state_backup.backup.settings import WriterSettings
-from state_backup.record.names import StateNames
 from state_backup.record.record import from_json
-from state_backup.record.store import record_store
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
@@ -96,18 +94,17 @@ def test_an_order_needs_a_state_and_keeps_two_at_least(container: BlobContainer,
         set_keep(state_in(container), 1)
 
 
-def test_the_number_is_read_as_it_is_written_and_a_record_without_one_is_corrupt(
-    container: BlobContainer, live: Path
-) -> None:
+def test_the_number_is_in_the_record_all_of_whose_fields_are_compulsory(container: BlobContainer, live: Path) -> None:
     back_up(opened(container, keep=7), live, 1)
-    stored = record_store(container, StateNames(STATE)).read()
-    assert stored is not None
-    assert 7 == stored.document.keep
     fields = json.loads(container.get(RECORD).data)
-    for name in ("keep", "digest"):
-        fields.pop(name)
-    with pytest.raises(CorruptError, match="'keep' is missing"):
-        from_json(sealed(fields), RECORD)
+    fields.pop("digest")
+    assert 7 == fields["keep"] == from_json(sealed(fields), RECORD).keep
+    for part in (fields, fields["checkpoints"][0]):
+        for name in list(part):
+            value = part.pop(name)
+            with pytest.raises(CorruptError, match=f"'{name}' is missing"):
+                from_json(sealed(fields), RECORD)
+            part[name] = value
 
 
 # --- what has become empty --------------------------------------------------------------------------------------------
