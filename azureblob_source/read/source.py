@@ -141,8 +141,7 @@ class ReadPlan:
         if unknown:
             schemas = () if self.options.avro_schema else self._logged_schemas() or self.snapshot.schemas
             known = dict.fromkeys([*whole.names, *(field.column for each in schemas for field in each.row.fields)])
-            message = f"Option `columns` names {', '.join(unknown)}; the stream has {', '.join(known)}."
-            raise ConfigurationError(message)
+            raise ConfigurationError(f"Option `columns` names {', '.join(unknown)}; the stream has {', '.join(known)}.")
         metadata = [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
         taken = [name for name in metadata if name in columns]
         if taken:

@@ -81,11 +81,10 @@ def stored_rows(producer: ProducerSpec, rows: pa.Schema) -> pa.Schema:
         if place < 0 and column == TASK and len(producer.names) == 1:
             continue
         if place < 0:
-            message = (
+            raise ConfigurationError(
                 f"Option `emission` needs a column {column!r}, {expected}; the rows to write have "
                 f"{', '.join(rows.names)}."
             )
-            raise ConfigurationError(message)
         kind = rows.field(place).type
         if not fits(kind):
             message = f"Option `emission`: column {column!r} is {kind}, it must be {expected}. Cast it in the query."
@@ -219,8 +218,7 @@ class _OwnWatermarks:
         try:
             self._watermarks.observe(tasks, batch.column(EVENT_TIME), batch.column(PARTITION))
         except ValueError as error:
-            message = f"Option `emission`: {error}"
-            raise ConfigurationError(message) from error
+            raise ConfigurationError(f"Option `emission`: {error}") from error
         return self.stored(batch)
 
     def check_partitions(self, batch: pa.RecordBatch) -> None:
@@ -235,11 +233,10 @@ class _OwnWatermarks:
             if least >= 0 and greatest < self._producer.partitions:
                 return
             wrong = least if least < 0 else greatest
-        message = (
+        raise ConfigurationError(
             f"Option `emission`: column {PARTITION!r} is {'null' if wrong is None else wrong} in a row; the stream has "
             f"the partitions 0 to {self._producer.partitions - 1}. Correct the query, or `partitions` in the option."
         )
-        raise ConfigurationError(message)
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The watermarks of the tasks that sent rows, one row for each partition, in the schema of these rows."""
@@ -248,8 +245,7 @@ class _OwnWatermarks:
         try:
             batch = self._watermarks.envelopes()
         except ValueError as error:
-            message = f"Option `emission`: {error}"
-            raise ConfigurationError(message) from error
+            raise ConfigurationError(f"Option `emission`: {error}") from error
         columns = [batch.column(field.name).cast(field.type) for field in self._schema]
         yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 

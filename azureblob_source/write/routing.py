@@ -119,11 +119,10 @@ class Router:
 
     def _route(self, stream: str | None, partition: str | None) -> Route:
         if stream is None and self.stream is None:
-            message = (
+            raise ConfigurationError(
                 f"Option `streamColumn`: column {self.stream_column!r} is null in a row, and there is no default "
                 "stream. Name one in the path, or fill the column."
             )
-            raise ConfigurationError(message)
         return _route(self.stream if stream is None else stream, partition)
 
 
