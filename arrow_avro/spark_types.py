@@ -107,11 +107,10 @@ def _named_type(field: pa.Field) -> DataType:
     try:
         return _type(field.type)
     except PySparkException as error:
-        message = (
+        raise ConfigurationError(
             f"column {field.name!r} is stored as {field.type}, for which this version of Spark has no type. "
             "Read with a later Spark, or name the other columns in the option `columns`."
-        )
-        raise ConfigurationError(message) from error
+        ) from error
 
 
 def _type(arrow: pa.DataType) -> DataType:

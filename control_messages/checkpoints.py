@@ -86,12 +86,11 @@ def restore(end: EndOfStreamCheckpoint, watermark: WatermarkCheckpoint, partitio
         watermark.generation,
         watermark.totalTasks,
     ):
-        text = (
+        raise ValueError(
             f"The checkpoint of partition {partition} has an end of stream {end.streamId}, generation "
             f"{end.generation}, {end.totalTasks} tasks, and a watermark of stream {watermark.streamId}, generation "
             f"{watermark.generation}, {watermark.totalTasks} tasks. They were not saved in one write."
         )
-        raise ValueError(text)
     return PartitionTracker(
         stream=end.streamId,
         partition=partition,

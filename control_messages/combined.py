@@ -60,15 +60,13 @@ def receive(tracker: CombinedTracker, announced: Iterable[tuple[str, Announcemen
     found, after, ends = list(announced), tracker, []
     for name, announcement in found:
         if name not in tracker.inputs:
-            text = f"{name!r} is not one of the inputs, which are {', '.join(map(repr, tracker.inputs))}."
-            raise ValueError(text)
+            raise ValueError(f"{name!r} is not one of the inputs, which are {', '.join(map(repr, tracker.inputs))}.")
         stated = announcement.partition_count
         if None not in (stated, after.partition_count) and stated != after.partition_count:
-            text = (
+            raise ContradictionError(
                 f"{name} has {stated} partitions, another stream of {', '.join(tracker.inputs)} has "
                 f"{after.partition_count}. Write them again, all with the same number of partitions."
             )
-            raise ContradictionError(text)
         if announcement.type == "endOfStream":  # an input holds the watermark up to its end
             ends.append((name, announcement))
         else:

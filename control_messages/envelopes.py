@@ -96,8 +96,7 @@ def unwrap(envelope: bytes, task_count: int | None = None) -> ControlMessage | b
 def types(envelopes: pa.Array) -> I16:
     """The type byte of every row; `NULL` for a null and `EMPTY` for zero bytes. `TypeError` for other columns."""
     if not (arrow_is.is_binary(envelopes.type) or arrow_is.is_large_binary(envelopes.type)):
-        text = f"envelopes are binary, these are {envelopes.type}."
-        raise TypeError(text)
+        raise TypeError(f"envelopes are binary, these are {envelopes.type}.")
     offsets, data = data_offsets(envelopes), envelopes.buffers()[2]
     if data is None or data.size == 0:
         found = np.zeros(len(envelopes), np.int16)

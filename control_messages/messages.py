@@ -113,8 +113,7 @@ def to_fields(message: ControlMessage) -> dict[str, Any]:
     """The message as JSON fields. `ValueError` for one that would not be read back equal."""
     fault = _fault(message)
     if fault is not None:
-        text = f"{_shown(message)}: {fault}"
-        raise ValueError(text)
+        raise ValueError(f"{_shown(message)}: {fault}")
     fields: dict[str, Any] = {
         "version": VERSION,
         "taskName": message.task,
@@ -154,8 +153,7 @@ def from_json(kind: MessageType, data: bytes, task_count: int | None = None) -> 
     task = _text(fields, "taskName", "task-name")
     stated = _integer(fields, "taskCount", 1, MOST_TASKS)
     if stated is None and task_count is not None and not is_integer(task_count, 1, MOST_TASKS):
-        text = f"task_count is {task_count!r}, it must be an integer from 1 to {MOST_TASKS}."
-        raise ValueError(text)
+        raise ValueError(f"task_count is {task_count!r}, it must be an integer from 1 to {MOST_TASKS}.")
     count = 1 if task is None else stated or task_count
     if count is None:
         text = f"{_shown(data)} has no taskCount, as in Samza's messages. Give the number of tasks to the reader."
@@ -171,8 +169,7 @@ def from_json(kind: MessageType, data: bytes, task_count: int | None = None) -> 
             if timestamp is None and idle:
                 timestamp = EARLIEST
             if timestamp is None:
-                text = f"{_shown(data)} is a watermark without a timestamp."
-                raise BadEnvelopeError(text)
+                raise BadEnvelopeError(f"{_shown(data)} is a watermark without a timestamp.")
             writer, rows = (_integer(fields, name, 0, LATEST) for name in ("writer", "rows"))
             return Watermark(task, count, timestamp, generation, idle, stream, partition_count, sequence, writer, rows)
         case MessageType.END_OF_STREAM:
@@ -180,8 +177,7 @@ def from_json(kind: MessageType, data: bytes, task_count: int | None = None) -> 
         case MessageType.DRAIN:
             return Drain(task, count, _text(fields, "runId", "run-id"), generation, stream, partition_count, sequence)
         case MessageType.USER:
-            text = "A user message has no control data."
-            raise ValueError(text)
+            raise ValueError("A user message has no control data.")
         case _:
             assert_never(kind)
 
@@ -263,30 +259,26 @@ def _integer(fields: dict[str, Any], name: str, least: int, most: int) -> int | 
     value = fields.get(name)
     if value is None or is_integer(value, least, most):
         return value
-    text = f"{name} is {_shown(value)}, it must be an integer from {least} to {most}."
-    raise BadEnvelopeError(text)
+    raise BadEnvelopeError(f"{name} is {_shown(value)}, it must be an integer from {least} to {most}.")
 
 
 def _flag(fields: dict[str, Any], name: str) -> bool:
     value = fields.get(name)
     if value is None or isinstance(value, bool):
         return value is True
-    text = f"{name} is {_shown(value)}, it must be true or false."
-    raise BadEnvelopeError(text)
+    raise BadEnvelopeError(f"{name} is {_shown(value)}, it must be true or false.")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        text = f"{_shown(twice)} occurs twice"
-        raise ValueError(text)
+        raise ValueError(f"{_shown(twice)} occurs twice")
     return fields
 
 
 def _no_number(constant: str) -> None:
-    text = f"{constant} is no JSON number"
-    raise ValueError(text)
+    raise ValueError(f"{constant} is no JSON number")
 
 
 def _shown(value: object) -> str:

@@ -83,8 +83,7 @@ class ProducerSpec:
 
     def __post_init__(self) -> None:
         if not is_text(self.stream):
-            text = f"stream is {self.stream!r}, give it a name."
-            raise ConfigurationError(text)
+            raise ConfigurationError(f"stream is {self.stream!r}, give it a name.")
         if isinstance(self.tasks, (tuple, list)):
             object.__setattr__(self, "tasks", tuple(self.tasks))
             if not self.tasks or not all(map(is_text, self.tasks)) or len(set(self.tasks)) < len(self.tasks):
@@ -184,11 +183,10 @@ class ProducerSpec:
         if is_integer(task, 0, len(self.names) - 1):
             return task
         known = f"0 to {len(self.names) - 1}" if is_integer(task, EARLIEST, LATEST) else listed(self.names)
-        text = (
+        raise ControlMessageError(
             f"{self.stream} has no task {task!r}. Its {len(self.names)} tasks are {known}. Name every task in `tasks`, "
             "or give their number and compute the task of a row with `task_of`."
         )
-        raise ControlMessageError(text)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -202,11 +200,10 @@ class ProducerSpec:
         stated = (message.task_count, message.generation, message.stream, message.partition_count)
         expected = (tasks, self.generation, self.stream, self.partitions)
         if any(one not in (None, other) for one, other in zip(stated, expected, strict=True)):
-            text = (
+            raise ControlMessageError(
                 f"{message} is not of {self.stream}, which has {tasks} tasks and {self.partitions} partitions in "
                 f"generation {self.generation}."
             )
-            raise ControlMessageError(text)
         return replace(
             message,
             stream=self.stream,
@@ -314,8 +311,7 @@ class TaskWatermarks:
             numbers = np.array([self._producer.number_of(name.as_py()) for name in encoded.dictionary], np.int64)
             return np.asarray(numbers[integers(encoded.indices)])
         if not arrow_is.is_integer(tasks.type):
-            text = f"tasks are integers or strings, these are {tasks.type}."
-            raise TypeError(text)
+            raise TypeError(f"tasks are integers or strings, these are {tasks.type}.")
         numbers = integers(tasks)
         for number in (numbers.min(), numbers.max()) if len(numbers) else ():
             self._producer.number_of(int(number))
@@ -347,8 +343,7 @@ def _envelopes(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _ticks(times: pa.Array) -> I64:
     """The times as they are stored: days, or units of a timestamp."""
     if not (arrow_is.is_timestamp(times.type) or arrow_is.is_date(times.type)):
-        text = f"times are timestamps or dates, these are {times.type}."
-        raise TypeError(text)
+        raise TypeError(f"times are timestamps or dates, these are {times.type}.")
     storage = pa.int32() if arrow_is.is_date32(times.type) else pa.int64()
     return integers(times.view(storage)).astype(np.int64)
 

@@ -136,11 +136,10 @@ def begin(job: Job, newest: NewestGeneration | None) -> int:
     if newest is None:
         return producer.generation
     if newest.partitions not in (0, producer.partitions):
-        text = (
+        raise ValueError(
             f"stream {producer.stream} has {newest.partitions} partitions, not {producer.partitions}. A stream keeps "
             "their number, since its consumers keep their state by partition: write into a new stream."
         )
-        raise ValueError(text)
     if newest.over:
         return max(producer.generation, newest.generation + 1)
     if producer.generation > newest.generation:

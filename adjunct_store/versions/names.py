@@ -39,11 +39,10 @@ class StoreNames:
             text = f"Store {self.store[:80]!r} is not valid: its path has more than {_LONGEST} characters."
             raise ConfigurationError(text)
         if any(level in (MANIFEST, _PINS) or _LEVEL.fullmatch(level) for level in self.store.split("/")):
-            text = (
+            raise ConfigurationError(
                 f"Store {self.store!r} is not valid: no level may be {MANIFEST}, {_PINS} or g with a number, "
                 "which are names inside a store."
             )
-            raise ConfigurationError(text)
 
     @property
     def folder(self) -> str:

@@ -69,8 +69,7 @@ class FillRequirements:
         if self.partitions < 1:
             raise ConfigurationError(f"partitions is {self.partitions}: a store has at least 1.")
         if self.keep < 1 or self.pins_expire <= 0:
-            text = f"keep is {self.keep}, pins_expire {self.pins_expire}: both must be above 0."
-            raise ConfigurationError(text)
+            raise ConfigurationError(f"keep is {self.keep}, pins_expire {self.pins_expire}: both must be above 0.")
         if self.epoch is not None and self.epoch < 0:
             raise ConfigurationError(f"Argument epoch: {self.epoch} is not possible. Give 0 or more.")
 

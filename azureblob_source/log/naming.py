@@ -42,11 +42,10 @@ def blob_name(stream: str, partition: str | None, started: datetime, suffix: str
     time = started.strftime("%Y/%m/%d/%H/%M-%S")
     name = "/".join([*levels, time]) + (f"-{suffix}" if suffix else "") + extension
     if len(name) > MAX_NAME:
-        message = (
+        raise ConfigurationError(
             f"The blob name would have {len(name)} characters, Azure allows {MAX_NAME}: stream {stream[:80]!r}, "
             f"partition {(partition or '')[:80]!r}…. Shorten the partition value, for instance by hashing the column."
         )
-        raise ConfigurationError(message)
     return name
 
 
@@ -102,8 +101,7 @@ def check_stream(stream: str, *, option: str) -> str:
     problem = _stream_problem(stream)
     if problem is not None:
         shown = stream if len(stream) <= 80 else stream[:80] + "…"  # noqa: PLR2004 - a readable line
-        message = f"stream name {shown!r} is invalid: {problem}. Change the option `{option}`."
-        raise ConfigurationError(message)
+        raise ConfigurationError(f"stream name {shown!r} is invalid: {problem}. Change the option `{option}`.")
     return stream
 
 

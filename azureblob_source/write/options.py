@@ -119,12 +119,11 @@ def _schema_evolution(given: ParsedOptions) -> str:
 def _overwrite_mode(given: ParsedOptions) -> str | None:
     mode: str | None = given["partitionOverwriteMode"]
     if mode == DYNAMIC:
-        message = (
+        raise ConfigurationError(
             "Option `partitionOverwriteMode` is dynamic: replacing only the partitions that the rows have is not "
             "supported. Set it to `static` to replace the whole stream, or write each partition that is replaced alone "
             "to a stream of its own."
         )
-        raise ConfigurationError(message)
     return mode
 
 
@@ -134,22 +133,19 @@ def _backup(given: ParsedOptions, stream: Address, env: Mapping[str, str]) -> Ba
         return None
     location: str | None = given["checkpointLocation"]
     if location is None:
-        message = (
+        raise ConfigurationError(
             "Option `checkpointBackup` is for streaming queries: set option `checkpointLocation` of `writeStream` "
             "beside it, a directory of the driver's machine (Spark does not pass its setting of that name on)."
         )
-        raise ConfigurationError(message)
     address = parse_address(where)
     if not address.path:
-        message = f"Option `checkpointBackup` ({where}) names no state: give `container/path`."
-        raise ConfigurationError(message)
+        raise ConfigurationError(f"Option `checkpointBackup` ({where}) names no state: give `container/path`.")
     nested = _is_below(address.path, stream.path) or _is_below(stream.path, address.path)
     if address.container == stream.container and nested:
-        message = (
+        raise ConfigurationError(
             f"Option `checkpointBackup` ({where}): the state and the stream {stream} would share a folder. Choose "
             "another one, such as `checkpoints/<query>`."
         )
-        raise ConfigurationError(message)
     return BackupPlan(account_settings(given, address, env), address, location)
 
 
@@ -185,29 +181,26 @@ def _envelope_column(given: ParsedOptions) -> str | None:
     column: str | None = given["envelopeColumn"]
     if given["emission"] is not None:
         if column not in (None, VALUE):
-            message = (
+            raise ConfigurationError(
                 f"options `envelopeColumn` ({column}) and `emission` disagree: with `emission` the envelopes are in "
                 f"column {VALUE!r}. Leave `envelopeColumn` out."
             )
-            raise ConfigurationError(message)
         if given["streamColumn"] is not None:
             message = "Option `emission` is for one stream: name it in the path, and leave `streamColumn` out."
             raise ConfigurationError(message)
         column = VALUE
     if column is not None and given["valueColumn"] is not None:
-        message = (
+        raise ConfigurationError(
             f"Option `valueColumn` holds Avro datums, but {column!r} holds envelopes (`envelopeColumn` or `emission`). "
             "Leave `valueColumn` out: an envelope is stored as bytes."
         )
-        raise ConfigurationError(message)
     return column
 
 
 def _transaction(given: ParsedOptions) -> Transaction | None:
     app, version = given["txnAppId"], given["txnVersion"]
     if (app is None) != (version is None):
-        message = "options `txnAppId` and `txnVersion` belong together: set both or none."
-        raise ConfigurationError(message)
+        raise ConfigurationError("options `txnAppId` and `txnVersion` belong together: set both or none.")
     return None if app is None else Transaction(app, version)
 
 

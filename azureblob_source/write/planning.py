@@ -98,18 +98,16 @@ def prepare_write(
     """
     options = _with_producer(raw, env, schema)
     if streaming and options.transaction is not None:  # one micro-batch would be written, and all others dropped
-        message = (
+        raise ConfigurationError(
             "options `txnAppId` and `txnVersion` are for df.write: a streaming query is identified by its checkpoint "
             "and its batch ids. Leave them out here, or set them on the df.write within `foreachBatch`."
         )
-        raise ConfigurationError(message)
     if options.backup is not None:
         if not streaming:
-            message = (
+            raise ConfigurationError(
                 "Option `checkpointBackup` is for `writeStream`: a df.write, also within `foreachBatch`, has no "
                 "checkpoint. Use `state_backup.spark.back_up_checkpoint` there."
             )
-            raise ConfigurationError(message)
         from azureblob_source.write.checkpoint_backup import check  # noqa: PLC0415 - few queries have one
 
         check(options.backup)
@@ -150,37 +148,33 @@ def _with_producer(raw: Mapping[str, str], env: Mapping[str, str], schema: Struc
     if not marked:
         return sink_options(raw, env)
     if VALUE not in marked:
-        message = (
+        raise ConfigurationError(
             f"Column {VALUE!r} is not as `emit(by_sink=True)` has made it, so no watermarks would be written. Compute "
             "the payload before `emit`, and write its result as it is."
         )
-        raise ConfigurationError(message)
     producer = marked[VALUE]
     given = any(name.lower() == "emission" for name in raw)
     options = sink_options(raw if given else {**raw, "emission": producer}, env)
     if options.emission != ProducerSpec.from_json(producer):
-        message = (
+        raise ConfigurationError(
             f"Option `emission` is of another producer than the rows, which were made for {producer}. Leave the "
             "option out: `emit` has marked the rows."
         )
-        raise ConfigurationError(message)
     return options
 
 
 def _check_overwrite(options: SinkOptions, *, streaming: bool) -> None:
     if options.router.stream_column is not None:
-        message = (
+        raise ConfigurationError(
             "Mode `overwrite`, and output mode `complete`, replace one stream, but option `streamColumn` names many. "
             "Name the stream in the path, or append."
         )
-        raise ConfigurationError(message)
     if options.router.partition_column is not None and not (options.static_overwrite or streaming):
-        message = (
+        raise ConfigurationError(
             "Mode `overwrite` with option `partitionColumn` replaces the whole stream, also partitions that the rows "
             "do not have: a Python data source cannot see Spark's setting spark.sql.sources.partitionOverwriteMode, "
             "which may be dynamic. Set option `partitionOverwriteMode` to `static` if all of it is meant, or append."
         )
-        raise ConfigurationError(message)
 
 
 _SEEN_SECONDS = 60.0

@@ -325,18 +325,16 @@ def _for_the_sink(envelopes: DataFrame) -> bool:
     """
     emitted = _emitted(envelopes)
     if len(emitted) > 1:
-        text = (
+        raise ValueError(
             f"the envelopes are of {len(emitted)} `emit`, so the watermarks of one would be wrong for the rows of "
             f"another: {listed(sorted(emitted), 3)}. Unite the rows first, then call `emit` once."
         )
-        raise ValueError(text)
     needs_sink = any(key == PRODUCER_METADATA for key, _ in emitted)
     if needs_sink and PRODUCER_METADATA not in envelopes.schema["value"].metadata:
-        text = (
+        raise ValueError(
             "column `value` is not as `emit(by_sink=True)` has made it, so the sink would add no watermarks. Compute "
             "the payload before `emit`, and write its result as it is."
         )
-        raise ValueError(text)
     return needs_sink
 
 

@@ -96,8 +96,7 @@ def process(flows: DataFrame | Sequence[DataFrame], processor: EventTimeProcesso
     inputs = [flows] if isinstance(flows, DataFrame) else list(flows)
     streams = tuple(map(_stream_of, inputs))
     if len(set(streams)) < len(streams):
-        text = f"The flows are of {', '.join(streams)}; each must be of another stream."
-        raise ValueError(text)
+        raise ValueError(f"The flows are of {', '.join(streams)}; each must be of another stream.")
     united = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), inputs)
     own = cast("StructType", StructType.fromDDL(processor.schema))
     taken = sorted(set(own.names) & set(FLOW))
@@ -126,11 +125,10 @@ def process(flows: DataFrame | Sequence[DataFrame], processor: EventTimeProcesso
 
 def _check_event_time(processor: EventTimeProcessor, integers: Sequence[str]) -> None:
     if processor.event_time is not None and processor.event_time not in integers:
-        text = (
+        raise ValueError(
             f"{type(processor).__name__}.event_time is {processor.event_time!r}, which is no integer column of the "
             "flows. Add it, in milliseconds: `F.unix_millis(...)`."
         )
-        raise ValueError(text)
 
 
 def _stream_of(flow: DataFrame) -> str:
@@ -235,11 +233,10 @@ class _Runner(StatefulProcessor):
         for frame in frames or ():
             unknown = sorted(set(frame.columns) - set(self._columns))
             if unknown:
-                text = (
+                raise ValueError(
                     f"{type(self._processor).__name__} returned columns {', '.join(unknown)}, which are not in its "
                     f"schema: {self._processor.schema}."
                 )
-                raise ValueError(text)
             yield self._whole(frame.assign(stream=self._stream, partition=key[0], type="message"))
 
     def _whole(self, frame: pd.DataFrame) -> pd.DataFrame:

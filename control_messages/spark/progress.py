@@ -175,16 +175,13 @@ def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | 
     """The streams to wait for, and the number of their partitions or 0. `ValueError` if the query reads no such one."""
     reconciled = _reconciled(query)
     if not reconciled:
-        text = "The query reconciles no stream, so no end will come. Apply `reconcile` to its input."
-        raise ValueError(text)
+        raise ValueError("The query reconciles no stream, so no end will come. Apply `reconcile` to its input.")
     stated = inputs if isinstance(inputs, Mapping) else dict.fromkeys(reconciled if inputs is None else inputs, 0)
     wrong = sorted(stated.keys() - reconciled)
     if not stated:
-        text = "No stream to wait for is named. Leave `inputs` out to wait for all."
-        raise ValueError(text)
+        raise ValueError("No stream to wait for is named. Leave `inputs` out to wait for all.")
     if wrong:
-        text = f"The query does not read stream {wrong[0]!r}; it reads {listed(sorted(reconciled))}."
-        raise ValueError(text)
+        raise ValueError(f"The query does not read stream {wrong[0]!r}; it reads {listed(sorted(reconciled))}.")
     return dict(stated)
 
 
@@ -237,16 +234,14 @@ class _Wait:
             own = [tracker for tracker in trackers if tracker.stream == stream]
             count = max((tracker.partition_count for tracker in own), default=0)
             if stated and (len(own) > stated or count not in (0, stated)):
-                text = f"stream {stream} has {max(len(own), count)} partitions, not {stated}."
-                raise ValueError(text)
+                raise ValueError(f"stream {stream} has {max(len(own), count)} partitions, not {stated}.")
             if not own or len(own) < (count or stated) or not all(tracker.at_end for tracker in own):
                 return False
             if not count and not stated:
-                text = (
+                raise ValueError(
                     f"stream {stream}: {len(own)} partitions have ended, but its messages do not say how many there "
                     f"are, as Samza's do not. Name the number: `run_until_end(query, {{{stream!r}: ...}})`."
                 )
-                raise ValueError(text)
         return True
 
     def _report(self) -> None:
@@ -315,8 +310,7 @@ def _java(query: StreamingQuery) -> Any:
     """Spark's own object of a query: only it knows checkpoint and plan."""
     java = getattr(query, "_jsq", None)
     if java is None:
-        text = "Spark Connect does not expose the checkpoint of a query. Use a classic session."
-        raise ControlMessageError(text)
+        raise ControlMessageError("Spark Connect does not expose the checkpoint of a query. Use a classic session.")
     return java.streamingQuery()
 
 

@@ -98,8 +98,7 @@ def reconcile(
     keep state in RocksDB.
     """
     if on_bad not in ("fail", "keep"):
-        text = f"on_bad is {on_bad!r}, it must be 'fail' or 'keep'."
-        raise ValueError(text)
+        raise ValueError(f"on_bad is {on_bad!r}, it must be 'fail' or 'keep'.")
     _check_state_store(envelopes.sparkSession)
     data, key = F.col(columns.value).cast("binary"), not_null(columns.partition)
     is_user = F.coalesce(F.substring(data, 1, 1) == F.lit(bytes([MessageType.USER])), F.lit(True))
@@ -157,8 +156,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 def _check_state_store(spark: SparkSession) -> None:
     if "RocksDB" not in str(spark.conf.get(_PROVIDER)):
-        text = f"reconcile keeps its state in Spark's RocksDB state store. Set {_PROVIDER} to {_ROCKSDB}."
-        raise ValueError(text)
+        raise ValueError(f"reconcile keeps its state in Spark's RocksDB state store. Set {_PROVIDER} to {_ROCKSDB}.")
 
 
 WATERMARK_STATE = (
@@ -241,11 +239,10 @@ class _Reconciler(StatefulProcessor):
         end, watermark = self._end.get() or (), self._watermark.get() or ()
         tracker = restore(EndOfStreamCheckpoint(*end), WatermarkCheckpoint(*watermark), partition)
         if tracker.stream != self._stream:
-            text = (
+            raise ControlMessageError(
                 f"the checkpoint is of stream {tracker.stream}, the query reconciles {self._stream}. Give `reconcile` "
                 "the former name, or start with a new checkpoint."
             )
-            raise ControlMessageError(text)
         if self._idle_timeout is None:
             return tracker
         run, saved_at, *_ = self._idle.get() or ("", now)
