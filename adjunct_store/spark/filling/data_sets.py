@@ -175,7 +175,7 @@ def _check_kept(wanted: DataSetVersions, options: Mapping[str, str], path: str) 
     """`ConfigurationError` if rows of the data set may be gone."""
     given = source_options({"path": path, **options}, os.environ)
     log = CommitLog(connect(given.account).container(given.address.container), given.stream)
-    first = log.boundary().first
+    first = log.refresh_boundary().first
     if first > wanted.after + 1:
         cause = f"a vacuum has removed the versions before {first}, and the newest data set may begin before that"
         step = "Keep two data sets at least (vacuum --older-than), and write another one."
