@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 from adjunct_store.cli.app import app
 from adjunct_store.cli.key_texts import typed_key
@@ -23,7 +21,6 @@ from adjunct_store.versions.opening import FillRequirements
 from adjunct_store.versions.pins import pin_version
 from adjunct_store.versions.transitions import Publication
 from azure_account.cli.commands import ERROR
-from azure_account.cli.shell import CommandContext
 from azure_account.cli.texts import size_text
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
@@ -35,15 +32,16 @@ from state_backup.backup.writer import open_state
 from state_backup.local import scan
 from tests.adjunct_store import tasks
 from tests.adjunct_store.tasks import BatchWriter, location_of
+from tests.command_lines import CommandLine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from typer.testing import Result
 
 STORE = "stores/planes"
 WHERE = f"box/{STORE}"
-SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
+run = CommandLine(app)
+document = run.document
 VALUES = pa.schema([("model", pa.string()), ("seats", pa.int32())])
 SCHEMA = StoreSchema(pa.schema([("id", pa.int64())]), VALUES, partitions=2, ordered=True)
 
@@ -77,25 +75,6 @@ def new_store(account: MemoryAccount, tmp_path: Path, store: str = STORE, **sett
         FillRequirements(partitions=2, source="planes", threads=1, **settings),
     )
     return BatchWriter(location_of(container, store), fill, SCHEMA, tmp_path / "writer")
-
-
-def run(account: MemoryAccount, *arguments: str) -> Result:
-    shell = CommandContext(
-        connect=lambda _: account,
-        env={"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET},
-        clock=account.clock,
-        interactive=False,
-    )
-    result = CliRunner().invoke(app, list(arguments), obj=shell)
-    assert SECRET not in result.output
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
-
-
-def document(account: MemoryAccount, *arguments: str, code: int = 0) -> Any:
-    result = run(account, *arguments, "--json")
-    assert code == result.exit_code, result.output
-    return json.loads(result.stdout)
 
 
 def cache(tmp_path: Path) -> tuple[str, str]:

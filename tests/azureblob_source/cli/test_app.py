@@ -26,6 +26,7 @@ from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import plan_write
 from foundation.clock import ManualClock
 from tests.azureblob_source.write.sink_rows import committer, plan_of, put_anyway, stage_rows
+from tests.command_lines import SECRET, CommandLine
 from tests.scripted_clock import ScriptedClock
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 DAY = 24 * 3600.0
 ROWS = pa.schema([("origin", pa.string()), ("n", pa.int64())])
 QUERY = "3f2a91c0-5b7e-4d0a-9d1c-6f1f0c7ad6d4"
-SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
+run = CommandLine(app)
 
 
 def write(account: MemoryAccount, batch: int, numbers: range, *, stream: str = "flights", **options: Any) -> None:
@@ -62,19 +63,6 @@ def account() -> MemoryAccount:
 @pytest.fixture(autouse=True)
 def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-
-
-def run(account: MemoryAccount, *arguments: str, answer: str | None = None, clock: ManualClock | None = None) -> Result:
-    shell = CommandContext(
-        connect=lambda _: account,
-        env={"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET},
-        clock=clock or account.clock,
-        interactive=answer is not None,
-    )
-    result = CliRunner().invoke(app, list(arguments), obj=shell, input=answer)
-    assert SECRET not in result.output
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
 
 
 def error_of(result: Result) -> tuple[int, str]:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 from azure.storage.blob import BlobClient, BlobLeaseClient, ContainerClient
-from typer.testing import CliRunner
 
-from azure_account.cli.shell import CommandContext
 from azure_account.memory.account import MemoryAccount
 from coordination.cli.app import app
 from coordination.names import leader_blob
 from coordination.timing import LeaseTiming
+from tests.command_lines import CommandLine
 from tools.reporting import wait_for
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from tools.azurite import Azurite
 
-SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
 TIMING = LeaseTiming.of_duration(15, 2)
 SLACK = 30.0
 """Machines are slow."""
@@ -39,11 +37,7 @@ DEAF = "trap '' TERM"
 
 
 def run(*arguments: str) -> Result:
-    account = MemoryAccount()
-    env = {"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET}
-    result = CliRunner().invoke(app, ["run", *arguments], obj=CommandContext(connect=lambda _: account, env=env))
-    assert SECRET not in result.output
-    return result
+    return CommandLine(app)(MemoryAccount(), "run", *arguments)
 
 
 @pytest.mark.parametrize(

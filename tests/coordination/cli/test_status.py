@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
-from typer.testing import CliRunner
 
 from azure_account.cli.commands import ERROR, INTERRUPTED
-from azure_account.cli.shell import CommandContext
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector, Refuse, Reset, on
 from azure_account.retrying.retry_loop import Intercept, Request
@@ -23,6 +21,7 @@ from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, CoordinatorTiming, LeaseTiming
 from foundation.clock import ManualClock
 from foundation.errors import NotFoundError
+from tests.command_lines import CommandLine
 from tests.scripted_clock import ScriptedClock
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from typer.testing import Result
 
 T = TypeVar("T")
-SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
 JOB = "shared flights"
 LAST_GET = 4
 """The number of the request that reads the document for the second time; that of its age follows."""
@@ -91,12 +89,7 @@ def columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(account: MemoryAccount, *arguments: str, clock: ManualClock | None = None) -> Result:
-    env = {"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET}
-    shell = CommandContext(connect=lambda _: account, env=env, clock=clock or ManualClock())
-    result = CliRunner().invoke(app, ["status", *arguments], obj=shell)
-    assert SECRET not in result.output
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
+    return CommandLine(app)(account, "status", *arguments, clock=clock or ManualClock())
 
 
 def test_a_job_is_shown(account: MemoryAccount) -> None:

@@ -29,19 +29,19 @@ from state_backup.record.names import StateNames
 from state_backup.record.store import record_store
 from state_backup.record.ttl import WITH_TTL
 from state_backup.restoring.restore import checkpoints
+from tests.command_lines import CommandLine
 from tests.state_backup.states import STATE, TREES, equal, state_in, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from typer.testing import Result
-
     from azure_account.options.settings import AccountSettings
     from tools.azurite import Azurite
 
 DAY = 24 * 3600.0
-SECRET = "c2VjcmV0LXNlY3JldC1zZWNyZXQ="
+run = CommandLine(app)
+document = run.document
 WHERE = f"box/{STATE}"
 
 
@@ -64,25 +64,6 @@ def live(account: MemoryAccount, tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-
-
-def run(account: MemoryAccount, *arguments: str, answer: str | None = None) -> Result:
-    shell = CommandContext(
-        connect=lambda _: account,
-        env={"AZURE_STORAGE_ACCOUNT": "memory", "AZURE_STORAGE_KEY": SECRET},
-        clock=account.clock,
-        interactive=answer is not None,
-    )
-    result = CliRunner().invoke(app, list(arguments), obj=shell, input=answer)
-    assert SECRET not in result.output
-    assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
-    return result
-
-
-def document(account: MemoryAccount, *arguments: str, code: int = 0) -> Any:
-    result = run(account, *arguments, "--json")
-    assert code == result.exit_code, result.output
-    return json.loads(result.stdout)
 
 
 # --- backup and restore -----------------------------------------------------------------------------------------------
