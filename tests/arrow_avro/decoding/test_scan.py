@@ -477,23 +477,21 @@ SUIT = {"type": "enum", "name": "suit", "symbols": ["a", "b"]}
     ],
     ids=str,
 )
-@pytest.mark.parametrize("tag", WRONG)
-def test_a_branch_that_the_union_lacks_is_corrupt(avro: Json, tag: int, wanted: bool) -> None:
-    if len(avro) > tag >= 0:
-        pytest.skip("it has this one")
+def test_a_branch_that_the_union_lacks_is_corrupt(avro: Json, wanted: bool) -> None:
     schema = record(v=avro, after="int")
-    with pytest.raises(CorruptError, match="in the block from byte"):
-        read(framed(schema, (1, encode(tag) + bytes(64))), columns=None if wanted else ["after"])
+    for tag in [tag for tag in WRONG if not 0 <= tag < len(avro)]:
+        with pytest.raises(CorruptError, match="in the block from byte"):
+            read(framed(schema, (1, encode(tag) + bytes(64))), columns=None if wanted else ["after"])
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 @pytest.mark.parametrize("avro", ["bytes", "string", mapping("int"), mapping("bytes"), array("string")], ids=str)
-@pytest.mark.parametrize("size", [-1, -3, -64, -(2**8), -(2**32), -(2**61), 2**31, 2**32, 2**61, 2**62 - 1])
-def test_a_length_that_no_bytes_can_have_is_corrupt(avro: Json, size: int, wanted: bool) -> None:
+def test_a_length_that_no_bytes_can_have_is_corrupt(avro: Json, wanted: bool) -> None:
     before = b"" if isinstance(avro, str) else encode(1)
     schema = record(v=avro, after="int")
-    with pytest.raises(CorruptError, match="in the block from byte"):
-        read(framed(schema, (1, before + encode(size) + bytes(64))), columns=None if wanted else ["after"])
+    for size in (-1, -3, -64, -(2**8), -(2**32), -(2**61), 2**31, 2**32, 2**61, 2**62 - 1):
+        with pytest.raises(CorruptError, match="in the block from byte"):
+            read(framed(schema, (1, before + encode(size) + bytes(64))), columns=None if wanted else ["after"])
 
 
 @pytest.mark.parametrize(
