@@ -36,8 +36,9 @@ native = pytest.mark.skipif(
 
 
 @native
-def test_random_schemas_data_damage_and_limits_give_the_same_rows_and_errors() -> None:
-    fuzz.run(1, lambda number: number < CASES)
+@pytest.mark.parametrize("cases", [pytest.param(CASES, marks=pytest.mark.long), CASES // 6])
+def test_random_schemas_data_damage_and_limits_give_the_same_rows_and_errors(cases: int) -> None:
+    fuzz.run(1, lambda number: number < cases)
 
 
 def changed(value: Any, change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Any:

@@ -152,7 +152,7 @@ def explore(
     generations_rise: bool = True,
     idles: bool = True,
     wide: bool = True,
-    examples: int = 120,
+    examples: int,
     phases: tuple[Phase, ...] = tuple(Phase),
     **upstream: bool,
 ) -> Counter[str]:
@@ -167,35 +167,37 @@ def explore(
 
 
 def test_no_row_comes_after_its_watermark_and_the_end_comes_once() -> None:
-    seen = explore(Ours, wide=False)
-    for event in (
-        "rescaled",
-        "upstream replays",
-        "consumer replays",
-        "duplicates",
-        "stale",
-        "zombies",
-        "idle and awake in a batch",
-        "watermark",
-        "settled",
-        "endOfStream",
-        "reopened",
-    ):
-        assert seen[event] >= 10, f"{event} happened too rarely: {dict(seen)}"
+    check_events(explore(Ours, examples=40, wide=False), ("watermark", "endOfStream"))
 
 
 def test_nor_with_far_times_vacuumed_ends_and_messages_without_a_partition_count() -> None:
-    seen = explore(Ours, examples=80)
-    check_events(seen, ("far times", "without partitionCount", "vacuumed ends", "watermark", "endOfStream"), 10)
+    check_events(explore(Ours, examples=40), ("watermark", "endOfStream"))
 
 
 def test_plain_dicts_are_right_where_no_mistake_is_turned_on() -> None:
-    assert explore(Plain, examples=40, idles=False)["endOfStream"] >= 40
+    assert explore(Plain, examples=20, idles=False)["endOfStream"] >= 20
 
 
 @pytest.mark.long
-def test_no_row_comes_after_its_watermark_in_many_histories() -> None:
-    assert explore(Ours, examples=3000)["endOfStream"] > 1000
+@pytest.mark.parametrize("wide", [False, True])
+def test_no_row_comes_after_its_watermark_in_many_histories(wide: bool) -> None:
+    check_events(explore(Ours, examples=1500, wide=wide), WIDE_EVENTS if wide else EVENTS, 50)
+
+
+EVENTS = (
+    "rescaled",
+    "upstream replays",
+    "consumer replays",
+    "duplicates",
+    "stale",
+    "zombies",
+    "idle and awake in a batch",
+    "watermark",
+    "settled",
+    "endOfStream",
+    "reopened",
+)
+WIDE_EVENTS = ("far times", "without partitionCount", "vacuumed ends", "watermark", "endOfStream")
 
 
 def samza() -> Plain:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from arrow_avro.files.block_codecs import CODECS, codec
 from arrow_avro.files.container_file import block, blocks, header, read_header
+from arrow_avro.limits import BeyondLimitError
 from foundation.errors import ConfigurationError, CorruptError
+from tests.arrow_avro.decoding.bounded import MIB
 
 if TYPE_CHECKING:
     from azure_account.values import Bytes
@@ -110,3 +112,24 @@ def _file(name: str, body: bytes) -> bytes:
     text = '{"type":"record","name":"row","fields":[{"name":"body","type":"bytes"}]}'
     framed = block(1, codec(name).compress(stream.getvalue()), sync)
     return b"".join((header(text, name, sync), *framed))
+
+
+@pytest.mark.parametrize("name", [name for name in CODECS if name != "null"])
+@pytest.mark.parametrize("size", [4 * MIB, 4 * MIB + 1, 12 * MIB])
+def test_a_body_of_exactly_the_limit_is_read(name: str, size: int) -> None:
+    body = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    stored = codec(name).compress(body)
+    assert body == bytes(codec(name).decompress(stored, size))
+    with pytest.raises(BeyondLimitError, match=f"more than the {size - 1:,} bytes"):
+        codec(name).decompress(stored, size - 1)
+
+
+@pytest.mark.parametrize("name", ["bzip2", "xz"])
+def test_streams_that_follow_each_other_count_together(name: str) -> None:
+    stored = bytes(codec(name).compress(bytes(MIB)))
+    assert bytes(3 * MIB) == bytes(codec(name).decompress(stored * 3, 3 * MIB))
+    assert bytes(MIB) == bytes(codec(name).decompress(stored + b"what is no stream", 3 * MIB))
+    with pytest.raises(BeyondLimitError):
+        codec(name).decompress(stored * 3, 2 * MIB)
+    with pytest.raises(CorruptError):
+        codec(name).decompress(stored + stored[:-9], 3 * MIB)

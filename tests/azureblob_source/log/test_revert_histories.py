@@ -11,7 +11,7 @@ from tests.azureblob_source.log.revert_histories.history import RevertHistory
 from tests.azureblob_source.log.revert_histories.mutants import MUTANTS
 from tests.histories.history import check, check_caught, check_repeatable
 
-HISTORIES = 120
+FEW = 30
 EVENTS = (
     "batch of another query",
     "batch without rows",
@@ -38,8 +38,9 @@ EVENTS = (
     "follower reads again what was taken back",
     "follower overtaken by a vacuum",
     "snapshot",
+    "revert of a stream without a log",
+    "revert of a query that has written no rows",
 )
-RARE = ("revert of a stream without a log", "revert of a query that has written no rows")
 
 
 @pytest.fixture(autouse=True)
@@ -47,15 +48,15 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("ERROR")
 
 
-def test_each_row_is_there_once_in_every_history_and_everything_has_happened() -> None:
-    check(RevertHistory, range(HISTORIES), EVENTS)
+def test_each_row_is_there_once_in_every_history() -> None:
+    check(RevertHistory, range(FEW))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_the_same_in_many_histories() -> None:
+def test_the_same_in_many_histories_and_everything_happens() -> None:
     """`make histories` runs 10,000, and prints how often each event happened."""
-    check(RevertHistory, range(2_000), (*EVENTS, *RARE))
+    check(RevertHistory, range(2_000), EVENTS)
 
 
 @pytest.mark.parametrize("name", MUTANTS)

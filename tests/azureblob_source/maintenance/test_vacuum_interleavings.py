@@ -285,7 +285,7 @@ def explore(
     writing: type[CommitLog] = CommitLog,
     reading: type[CommitLog] = CommitLog,
     queries: int = 2,
-    examples: int = 100,
+    examples: int = 40,
     phases: tuple[Phase, ...] = tuple(Phase),
 ) -> Counter[str]:
     seen: Counter[str] = Counter()
@@ -295,29 +295,37 @@ def explore(
 
 @pytest.mark.parametrize("queries", [1, 2])
 def test_each_row_is_visible_once_or_vacuumed_whatever_slow_writers_and_vacuums_do(queries: int) -> None:
-    seen = explore(queries=queries)
-    check_events(seen, ("kills", "LostAnswer", "LateEffect", "vacuums", "strays", "failed: ConflictError"))
+    check_events(explore(queries=queries), ("kills", "vacuums"))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("queries", [1, 2])
 def test_the_same_for_long(queries: int) -> None:
-    assert explore(queries=queries, examples=1500)["strays"] > 100
-
-
-MISTAKES: list[tuple[dict[str, Any], str]] = [
-    (
-        {"sweep": boundary_last},
-        "visible is not what is logged|rows are lost|is a stale writer's entry below the boundary",
-    ),
-    ({"writing": WithoutBoundaryCheck}, "visible is not what is logged|rows are lost|was committed twice"),
-    ({"reading": WithoutBoundaryOnRefresh}, "is a stale writer's entry below the boundary"),
-]
+    seen = explore(queries=queries, examples=1500)
+    check_events(seen, ("kills", "LostAnswer", "LateEffect", "vacuums", "strays", "failed: ConflictError"), 10)
 
 
 @pytest.mark.parametrize(
-    ("mistake", "found"), MISTAKES, ids=["boundary moved last", "blind writer", "credulous reader"]
+    ("mistake", "found"),
+    [
+        pytest.param(
+            {"sweep": boundary_last},
+            "visible is not what is logged|rows are lost|is a stale writer's entry below the boundary",
+            id="boundary moved last",
+        ),
+        pytest.param(
+            {"writing": WithoutBoundaryCheck},
+            "visible is not what is logged|rows are lost|was committed twice",
+            id="blind writer",
+        ),
+        pytest.param(
+            {"reading": WithoutBoundaryOnRefresh},
+            "is a stale writer's entry below the boundary",
+            id="credulous reader",
+            marks=pytest.mark.long,
+        ),
+    ],
 )
 def test_a_wrong_protocol_is_caught(mistake: dict[str, Any], found: str) -> None:
     with pytest.raises(AssertionError, match=found):

@@ -525,7 +525,13 @@ def explore(
 
 @pytest.mark.parametrize("limit", [None, 1])
 def test_a_reader_beside_killed_writers_sees_each_row_once(limit: int | None) -> None:
-    seen = explore(Follower, limit=limit, examples=120)
+    check_events(explore(Follower, limit=limit, examples=30), ("kills", "reader killed", "micro-batches"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("limit", [None, 1])
+def test_it_does_so_in_many_histories(limit: int | None) -> None:
+    seen = explore(Follower, limit=limit, examples=1000)
     check_events(seen, ("kills", "weeks", "reader killed", "micro-batches", "rolled forward", "replaced"))
 
 

@@ -555,10 +555,13 @@ def test_a_driver_of_many_streams_killed_at_any_request_writes_each_row_once(aft
         check_logs(account)
 
 
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 5])
 @pytest.mark.parametrize("again", [False, True], ids=["then at once", "then expired again"])
-def test_a_driver_that_dies_again_while_it_replaces_expired_blocks_writes_each_row_once(again: bool) -> None:
+def test_a_driver_that_dies_again_while_it_replaces_expired_blocks_writes_each_row_once(
+    again: bool, every: int
+) -> None:
     for first in range(6, calls_of_a_batch() + 1):
-        for second in range(1, 60, 2):
+        for second in range(1 + first % every, 60, every):
             account = new_account()
             assert not run_batch(account, FaultInjector(at(first, Crash())), 0)
             account.clock.sleep(WEEK_AND_A_DAY)

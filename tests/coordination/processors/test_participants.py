@@ -413,15 +413,14 @@ EVENTS = (
 
 @pytest.mark.parametrize("barrier", [20.0, 1e9])
 def test_tasks_are_run_by_one_and_all_run_in_the_end(barrier: float) -> None:
-    seen = explore(CoordinatorTiming(barrier=barrier), 150)
-    check_events(seen, EVENTS, 5)
+    assert explore(CoordinatorTiming(barrier=barrier), 40)["settled"] >= 20
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("barrier", [20.0, 1e9])
 def test_tasks_are_run_by_one_in_many_histories(barrier: float) -> None:
-    assert explore(CoordinatorTiming(barrier=barrier), 2000)["settled"] >= 1000
+    check_events(explore(CoordinatorTiming(barrier=barrier), 2000), EVENTS, 50)
 
 
 @pytest.mark.parametrize("name", MISTAKES)
