@@ -86,7 +86,7 @@ def parse(text: str, *, reading: bool = False) -> AvroSchema:
     except (*_MALFORMED, SchemaParseException, UnknownType) as cause:
         detail = f"unknown type {cause}" if isinstance(cause, UnknownType) else str(cause)
         raise ConfigurationError(
-            f"option avroSchema is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
+            f"Option `avroSchema` is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
         ) from cause
 
 
@@ -141,7 +141,9 @@ def infer(schema: pa.Schema, *, name: str, namespace: str | None) -> AvroSchema:
         root["namespace"] = namespace
     for option, value in (("recordName", name), ("recordNamespace", namespace or "a")):
         if not is_name(value):
-            raise ConfigurationError(f"option {option}={value!r} is not an Avro name. Use letters, digits and '_'.")
+            raise ConfigurationError(
+                f"Option `{option}` is {value!r}, which is no Avro name. Use letters, digits and '_'."
+            )
     try:
         return _made(root | {"fields": fields}, Rules.WRITE)
     except UnsupportedSchemaError as cause:
@@ -163,7 +165,7 @@ def arrow_schema(avro: AvroSchema) -> pa.Schema:
 def check_writable(arrow: pa.Schema, avro: AvroSchema) -> None:
     """Raise ConfigurationError, naming column and both types, unless rows of `arrow` can be written as `avro`."""
     if avro.type.kind != "record":
-        raise ConfigurationError(f"option avroSchema is a {avro.type}, but rows need a record at its root.")
+        raise ConfigurationError(f"Option `avroSchema` is a {avro.type}, but rows need a record at its root.")
     columns = list(arrow)
     try:
         for member, index in match_fields(columns, avro.type):

@@ -164,7 +164,7 @@ class CredentialOptions:
 
     def _required(self, option: str) -> str:
         if option not in self.values:
-            raise ConfigurationError(f"Option {option} is missing: auth={self.kind} needs it.")
+            raise ConfigurationError(f"Option `{option}` is missing: auth={self.kind} needs it.")
         return self.values[option]
 
 
@@ -174,14 +174,15 @@ def given_credential(options: ParsedOptions, env: Mapping[str, str]) -> Credenti
     for masked, name in _MASKED_NAMES.items():
         if options[masked] is not None:
             if name in values:
-                raise ConfigurationError(f"Options {name} and {masked} are the same thing: give one of them.")
+                raise ConfigurationError(f"Options `{name}` and `{masked}` are the same thing: give one of them.")
             values[name] = options[masked]
     present = [name for name in _BY_OPTION if name in values]
     if options["auth"] is not None:
         return CredentialOptions(str(options["auth"]), values)
     if len(present) > 1:
+        names = "` and `".join(present)
         raise ConfigurationError(
-            f"Options {' and '.join(present)} are given together: remove all but one, or set auth to the one to use."
+            f"Options `{names}` are given together: remove all but one, or set auth to the one to use."
         )
     if present:
         return CredentialOptions(_BY_OPTION[present[0]], values)
@@ -204,7 +205,7 @@ def _key(value: str, option: str) -> Secret:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         raise ConfigurationError(
-            f"Option {option}: the account key is not base64. Copy it whole from the account's access keys."
+            f"Option `{option}`: the account key is not base64. Copy it whole from the account's access keys."
         ) from None
     return Secret(value)
 
@@ -213,7 +214,7 @@ def _sas(value: str, option: str) -> Secret:
     token = value.lstrip("?")
     fault = _fault_of_sas(token)
     if fault is not None:
-        raise ConfigurationError(f"Option {option}: the shared access signature {fault}")
+        raise ConfigurationError(f"Option `{option}`: the shared access signature {fault}")
     return Secret(token)
 
 

@@ -44,7 +44,7 @@ def parse_connection_string(text: str, option: str) -> ConnectionString:
     account = parts.get("accountname")
     blob, table = (_endpoint(parts, service, account) for service in ("blob", "table"))
     if blob is None:
-        raise ConfigurationError(f"Option {option}: the connection string has neither AccountName nor BlobEndpoint.")
+        raise ConfigurationError(f"Option `{option}`: the connection string has neither AccountName nor BlobEndpoint.")
     return ConnectionString(account, _secret(parts, "accountkey"), _secret(parts, "sharedaccesssignature"), blob, table)
 
 
@@ -54,16 +54,16 @@ def _split(text: str, option: str) -> dict[str, str]:
         key, equals, value = item.partition("=")
         name = key.strip().lower()
         if not equals:
-            raise ConfigurationError(f"Option {option}: part {number} of the connection string is not `Key=value`.")
+            raise ConfigurationError(f"Option `{option}`: part {number} of the connection string is not `Key=value`.")
         if name not in _KNOWN and not name.endswith(_IGNORED):
             raise ConfigurationError(
-                f"Option {option}: the key of part {number} of the connection string is unknown. "
+                f"Option `{option}`: the key of part {number} of the connection string is unknown. "
                 "It may hold AccountName, AccountKey, SharedAccessSignature, BlobEndpoint, TableEndpoint, "
                 "DefaultEndpointsProtocol, EndpointSuffix and UseDevelopmentStorage."
             )
         parts[name] = value.strip()
     if not parts:
-        raise ConfigurationError(f"Option {option}: the connection string is empty.")
+        raise ConfigurationError(f"Option `{option}`: the connection string is empty.")
     return parts
 
 

@@ -63,7 +63,7 @@ class Option(Generic[T]):
             shown = "" if self.secret else f" {raw!r}"
             detail = f" ({bad})" if str(bad) and not self.secret else ""
             raise ConfigurationError(
-                f"Option {key}: the value{shown} is not valid{detail}; expected {self.parse.expected}."
+                f"Option `{key}`: the value{shown} is not valid{detail}; expected {self.parse.expected}."
             ) from None
 
 
@@ -153,11 +153,11 @@ class OptionTable:
     def _unknown(self, key: str, hidden: Collection[str]) -> str:
         known = self.hints.get(key.lower())
         if known is not None:
-            return f"Option {key} is unknown. {known}"
+            return f"Option `{key}` is unknown. {known}"
         names = {option.name.lower(): option.name for option in self.options if option.group not in hidden}
         near = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.7)
         hint = f" Did you mean {names[near[0]]}?" if near else f" The options are {', '.join(names.values())}."
-        return f"Option {key} is unknown.{hint}"
+        return f"Option `{key}` is unknown.{hint}"
 
 
 def _row(option: Option[Any]) -> str:

@@ -147,10 +147,10 @@ def _url(url: str, option: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username is not None:
         raise ConfigurationError(
-            f"Option {option}: the endpoint is not a URL such as https://name.blob.core.windows.net."
+            f"Option `{option}`: the endpoint is not a URL such as https://name.blob.core.windows.net."
         )
     if parts.query or parts.fragment:
-        raise ConfigurationError(f"Option {option}: the endpoint has a query; give a signature as sasToken instead.")
+        raise ConfigurationError(f"Option `{option}`: the endpoint has a query; give a signature as sasToken instead.")
     return url.rstrip("/")
 
 
@@ -158,9 +158,9 @@ def _proxy(options: ParsedOptions, prefix: str) -> Proxy | None:
     if not options[f"{prefix}.use"]:
         given = [name for name in (f"{prefix}.hostname", f"{prefix}.port") if name in options.given]
         if given and f"{prefix}.use" not in options.given:
-            raise ConfigurationError(f"Option {given[0]} has no effect: set {prefix}.use to true, or remove it.")
+            raise ConfigurationError(f"Option `{given[0]}` has no effect: set {prefix}.use to true, or remove it.")
         return None
     for name in (f"{prefix}.hostname", f"{prefix}.port"):
         if options[name] is None:
-            raise ConfigurationError(f"Option {name} is missing: {prefix}.use needs it.")
+            raise ConfigurationError(f"Option `{name}` is missing: {prefix}.use needs it.")
     return Proxy(options[f"{prefix}.hostname"], options[f"{prefix}.port"])

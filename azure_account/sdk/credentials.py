@@ -99,12 +99,12 @@ def _certificate(auth: ClientCertificate, options: dict[str, Any]) -> TokenCrede
         return CertificateCredential(auth.tenant_id, auth.client_id, auth.path, password=password, **options)
     except OSError as failed:
         raise ConfigurationError(
-            f"Option certificatePath: {auth.path} cannot be read ({failed.strerror}). "
+            f"Option `certificatePath`: {auth.path} cannot be read ({failed.strerror}). "
             "The file must be on the driver and on every executor."
         ) from None
     except ValueError:
         raise ConfigurationError(
-            f"Option certificatePath: {auth.path} holds no usable certificate with private key (PEM or PKCS12), "
+            f"Option `certificatePath`: {auth.path} holds no usable certificate with private key (PEM or PKCS12), "
             "or certificatePassword is wrong."
         ) from None
 

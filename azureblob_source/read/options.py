@@ -66,7 +66,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         message = f"No stream is named to read from container {address.container!r}. Load `container/stream`."
         raise ConfigurationError(message)
     if {"startingVersion", "startingTimestamp"} <= given.given:
-        raise ConfigurationError("options `startingVersion` and `startingTimestamp` exclude each other. Set one.")
+        raise ConfigurationError("Options `startingVersion` and `startingTimestamp` exclude each other. Set one.")
     if given["generations"] == "newest" and given["view"] != "control":
         raise ConfigurationError("Option `generations` is for the view `control`. Leave it out here.")
     return SourceOptions(

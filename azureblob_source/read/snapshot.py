@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("azureblob_source")
 
 _AT_ONCE = 16
-_READ_ALL = "Option ignoreExtension=true reads blobs whatever their names end in."
+_READ_ALL = "Option `ignoreExtension` = true reads blobs whatever their names end in."
 _PUBLISH_POLL = 0.5
 
 

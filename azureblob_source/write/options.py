@@ -182,7 +182,7 @@ def _envelope_column(given: ParsedOptions) -> str | None:
     if given["emission"] is not None:
         if column not in (None, VALUE):
             raise ConfigurationError(
-                f"options `envelopeColumn` ({column}) and `emission` disagree: with `emission` the envelopes are in "
+                f"Options `envelopeColumn` ({column}) and `emission` disagree: with `emission` the envelopes are in "
                 f"column {VALUE!r}. Leave `envelopeColumn` out."
             )
         if given["streamColumn"] is not None:
@@ -200,7 +200,7 @@ def _envelope_column(given: ParsedOptions) -> str | None:
 def _transaction(given: ParsedOptions) -> Transaction | None:
     app, version = given["txnAppId"], given["txnVersion"]
     if (app is None) != (version is None):
-        raise ConfigurationError("options `txnAppId` and `txnVersion` belong together: set both or none.")
+        raise ConfigurationError("Options `txnAppId` and `txnVersion` belong together: set both or none.")
     return None if app is None else Transaction(app, version)
 
 

@@ -99,7 +99,7 @@ def prepare_write(
     options = _with_producer(raw, env, schema)
     if streaming and options.transaction is not None:  # one micro-batch would be written, and all others dropped
         raise ConfigurationError(
-            "options `txnAppId` and `txnVersion` are for df.write: a streaming query is identified by its checkpoint "
+            "Options `txnAppId` and `txnVersion` are for df.write: a streaming query is identified by its checkpoint "
             "and its batch ids. Leave them out here, or set them on the df.write within `foreachBatch`."
         )
     if options.backup is not None:

@@ -178,7 +178,7 @@ def test_a_schema_can_be_pickled() -> None:
     ],
 )
 def test_a_malformed_schema_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="option avroSchema is not a valid Avro schema"):
+    with pytest.raises(ConfigurationError, match="Option `avroSchema` is not a valid Avro schema"):
         avro_schema.parse(text)
 
 
@@ -201,7 +201,7 @@ def test_a_malformed_schema_is_refused(text: str) -> None:
 def test_a_users_schema_must_keep_to_the_specification_for_writes_and_reads(field: dict[str, Any]) -> None:
     text = json.dumps({"type": "record", "name": "row", "fields": [field]})
     for reading in (False, True):
-        with pytest.raises(ConfigurationError, match="option avroSchema is not a valid Avro schema"):
+        with pytest.raises(ConfigurationError, match="Option `avroSchema` is not a valid Avro schema"):
             avro_schema.parse(text, reading=reading)
 
 
@@ -209,13 +209,13 @@ def test_a_users_schema_must_keep_to_the_specification_for_writes_and_reads(fiel
 def test_only_a_schema_for_reads_may_have_names_with_any_characters(name: str) -> None:
     text = json.dumps({"type": "record", "name": f"my {name}", "fields": [{"name": name, "type": "int"}]})
     assert [name] == avro_schema.arrow_schema(avro_schema.parse(text, reading=True)).names
-    with pytest.raises(ConfigurationError, match="option avroSchema is not a valid Avro schema"):
+    with pytest.raises(ConfigurationError, match="Option `avroSchema` is not a valid Avro schema"):
         avro_schema.parse(text)
 
 
 @pytest.mark.parametrize(("name", "namespace"), [("a b", None), ("row", "x..y"), ("", None)])
 def test_record_names_that_avro_does_not_allow_are_refused(name: str, namespace: str | None) -> None:
-    with pytest.raises(ConfigurationError, match="is not an Avro name"):
+    with pytest.raises(ConfigurationError, match="which is no Avro name"):
         avro_schema.infer(pa.schema(members("a")), name=name, namespace=namespace)
 
 

@@ -176,7 +176,7 @@ def test_hints_for_options_of_other_systems_name_options_that_exist(name: str) -
 )
 def test_options_of_other_systems_get_a_hint_in_any_case(name: str, sentence: str) -> None:
     for spelled in (name, name.lower()):
-        with pytest.raises(ConfigurationError, match=f"Option {spelled} is unknown. .*{re.escape(sentence)}$"):
+        with pytest.raises(ConfigurationError, match=f"Option `{spelled}` is unknown. .*{re.escape(sentence)}$"):
             source_options({"path": "data/flights", **ACCOUNT, spelled: "x"}, {})
 
 
@@ -210,7 +210,7 @@ def test_without_a_container_catalog_tables_are_named_since_these_have_no_option
     [("checkpointLocaton", "checkpointLocation"), ("queryNam", "queryName"), ("connectionSecrt", "connectionSecret")],
 )
 def test_a_misspelt_option_is_refused_with_the_nearest_name_among_those_of_spark_too(typo: str, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^Option {typo} is unknown. Did you mean {name}\\?$"):
+    with pytest.raises(ConfigurationError, match=f"^Option `{typo}` is unknown. Did you mean {name}\\?$"):
         sink(**{typo: "x"})
 
 
@@ -230,33 +230,33 @@ def test_every_option_has_a_help_text(option: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"partitionColum": "p"}, "partitionColum is unknown. Did you mean partitionColumn?"),
+        ({"partitionColum": "p"}, "`partitionColum` is unknown. Did you mean partitionColumn?"),
         ({"maxflushtresholdsize": 1}, "Did you mean maxFlushThresholdSize?"),
         ({"compression": "gzip"}, "`compression.type` (`gzip`) the whole blob."),
         ({"location": "file:/x"}, "Save and load by path, as in `.save('container/stream')`; for SQL, use `CREATE"),
-        ({"ignoreCorruptFile": "true"}, "Option ignoreCorruptFile is unknown. The options are"),
-        ({"codec": "zstd"}, "Option codec: the value 'zstd' is not valid"),
+        ({"ignoreCorruptFile": "true"}, "Option `ignoreCorruptFile` is unknown. The options are"),
+        ({"codec": "zstd"}, "Option `codec`: the value 'zstd' is not valid"),
         ({"codec": "deflat"}, "did you mean deflate?"),
-        ({"maxFlushThresholdSize": 0}, "Option maxFlushThresholdSize"),
+        ({"maxFlushThresholdSize": 0}, "Option `maxFlushThresholdSize`"),
         ({"maxFlushThresholdSize": "4001m"}, "out of range"),
         ({"maxBlobSize": "999999999t"}, "out of range"),
-        ({"maxMessagesPerBlob": 0}, "Option maxMessagesPerBlob"),
-        ({"memoryBudget": "1k"}, "Option memoryBudget"),
-        ({"threadPoolCount": 65}, "Option threadPoolCount"),
-        ({"epoch": -1}, "Option epoch"),
+        ({"maxMessagesPerBlob": 0}, "Option `maxMessagesPerBlob`"),
+        ({"memoryBudget": "1k"}, "Option `memoryBudget`"),
+        ({"threadPoolCount": 65}, "Option `threadPoolCount`"),
+        ({"epoch": -1}, "Option `epoch`"),
         ({"schemaEvolution": "ignore"}, "is ignore, which is for streaming reads: set `addColumns` or `none`"),
         (
             {"partitionOverwriteMode": "dynamic"},
             "Set it to `static` to replace the whole stream, or write",
         ),
-        ({"dropRoutingColumns": "yes"}, "Option dropRoutingColumns"),
-        ({"flushTimeoutMs": "soon"}, "Option flushTimeoutMs"),
+        ({"dropRoutingColumns": "yes"}, "Option `dropRoutingColumns`"),
+        ({"flushTimeoutMs": "soon"}, "Option `flushTimeoutMs`"),
         ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Set one"),
         (
             {"valueColumn": "v"},
             "Option `valueColumn` (v) holds encoded datums: set their schema as option `avroSchema`",
         ),
-        ({"avroSchema": "{"}, "option avroSchema is not a valid Avro schema"),
+        ({"avroSchema": "{"}, "Option `avroSchema` is not a valid Avro schema"),
         ({"txnAppId": "app"}, "`txnAppId` and `txnVersion` belong together"),
         ({"txnVersion": 1}, "`txnAppId` and `txnVersion` belong together"),
         (
@@ -273,9 +273,9 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"emission": PRODUCER.to_json(), "valueColumn": "v", "avroSchema": SCHEMA}, "Leave `valueColumn` out"),
         ({"emission": PRODUCER.to_json(), "envelopeColumn": "e"}, "`envelopeColumn` (e) and `emission` disagree"),
         ({"emission": PRODUCER.to_json(), "streamColumn": "s"}, "`emission` is for one stream"),
-        ({"emission": "{"}, "Option emission: the value '{' is not valid"),
+        ({"emission": "{"}, "Option `emission`: the value '{' is not valid"),
         ({"emission": '{"stream":"s","partitions":0}'}, "expected the JSON of a `control_messages` `ProducerSpec`"),
-        ({"emission": '{"stream":"s","partitions":1,"task":2}'}, "Option emission"),
+        ({"emission": '{"stream":"s","partitions":1,"task":2}'}, "Option `emission`"),
         ({"checkpointBackup": "data/backups/a"}, "is for streaming queries: set option `checkpointLocation`"),
         ({"checkpointBackup": "data", "checkpointLocation": "/a"}, "(data) names no state: give `container/path`"),
         ({"checkpointBackup": "data/flights", "checkpointLocation": "/a"}, "would share a folder"),
@@ -365,9 +365,9 @@ def test_options_of_a_read_are_parsed_into_types(given: dict[str, Any], expected
         (None, {"view": "comits"}, "did you mean commits?"),
         (None, {"generations": "newest"}, "Option `generations` is for the view `control`"),
         (None, {"metadataColumns": "version,time"}, "time is not one of them"),
-        (None, {"startTime": "yesterday"}, "Option startTime: the value 'yesterday' is not valid"),
+        (None, {"startTime": "yesterday"}, "Option `startTime`: the value 'yesterday' is not valid"),
         (None, {"startTime": "2013-01-02", "endTime": "2013-01-01"}, "`startTime` is not before `endTime`"),
-        (None, {"startingVersion": "-1"}, "Option startingVersion"),
+        (None, {"startingVersion": "-1"}, "Option `startingVersion`"),
         (None, {"startingVersion": 1, "startingTimestamp": "2013-01-01"}, "exclude each other. Set one."),
         (True, {"versionAsOf": 1}, "Option `versionAsOf` belongs to spark.read. Leave it out here."),
         (False, {"startingVersion": 1}, "Option `startingVersion` belongs to spark.readStream. Leave it out here."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tools.figures import WORDS, ambiguous_classes, clocks, global_clocks, long_signatures, modules, words
 
 CLOCK = "foundation/clock.py"
@@ -27,6 +29,11 @@ def test_time_is_an_argument() -> None:
 
 def test_strings_and_docstrings_use_usual_words() -> None:
     assert [] == words(MODULES)
+
+
+def test_messages_name_options_in_one_form() -> None:
+    bare = re.compile(r"[Oo]ptions? (?:$|[a-z.]+[A-Z])")  # and not: Option `codec` is …
+    assert [] == [(module.path, line) for module in MODULES for line, text in module.strings() if bare.match(text)]
 
 
 def test_every_kind_of_finding_is_found() -> None:

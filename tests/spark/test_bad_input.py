@@ -31,15 +31,15 @@ def save(frame: DataFrame, options: dict[str, str], target: str | None, **more: 
 WRONG_OPTIONS = {
     "unknown": (
         {"partitonColumn": "id"},
-        "ConfigurationError: Option partitoncolumn is unknown. Did you mean partitionColumn?",
+        "ConfigurationError: Option `partitoncolumn` is unknown. Did you mean partitionColumn?",
     ),
     "malformed size": (
         {"maxBlobSize": "10 apples"},
-        "ConfigurationError: Option maxBlobSize: the value '10 apples' is not valid; expected ",
+        "ConfigurationError: Option `maxBlobSize`: the value '10 apples' is not valid; expected ",
     ),
     "malformed choice": (
         {"codec": "brotli"},
-        "ConfigurationError: Option codec: the value 'brotli' is not valid; expected ",
+        "ConfigurationError: Option `codec`: the value 'brotli' is not valid; expected ",
     ),
     "column that is not there": (
         {"partitionColumn": "day"},
@@ -51,13 +51,13 @@ WRONG_OPTIONS = {
     ),
     "half a transaction": (
         {"txnAppId": "nightly"},
-        "ConfigurationError: options `txnAppId` and `txnVersion` belong together: set both or none.",
+        "ConfigurationError: Options `txnAppId` and `txnVersion` belong together: set both or none.",
     ),
     "schema without a column": (
         {"avroSchema": '{"type": "record", "name": "r", "fields": [{"name": "other", "type": "long"}]}'},
         "ConfigurationError: ",
     ),
-    "schema that is none": ({"avroSchema": "{"}, "ConfigurationError: option avroSchema is not a valid Avro schema"),
+    "schema that is none": ({"avroSchema": "{"}, "ConfigurationError: Option `avroSchema` is not a valid Avro schema"),
 }
 
 
@@ -105,7 +105,7 @@ def test_a_streaming_query_fails_with_the_same_message_and_can_be_corrected(
         writer = writer.options(**options, **more).option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.trigger(availableNow=True).start(target).awaitTermination()
 
-    expected = "ConfigurationError: Option cdec is unknown. Did you mean codec?"
+    expected = "ConfigurationError: Option `cdec` is unknown. Did you mean codec?"
     assert expected == error_of(lambda: run(cdec="deflate"))
     assert [] == stored.names()
     run(codec="deflate")
@@ -116,7 +116,7 @@ def test_a_streaming_query_fails_with_the_same_message_and_can_be_corrected(
     ("key", "sentence"),
     [
         ("d3Jvbmcga2V5", "Get properties of {container}/_container failed: 403 .* Check accountKey"),
-        ("no base64!", "Option accountKey: the account key is not base64. Copy it whole"),
+        ("no base64!", "Option `accountKey`: the account key is not base64. Copy it whole"),
     ],
 )
 def test_a_wrong_key_is_reported_at_once_and_not_shown(

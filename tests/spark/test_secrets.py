@@ -85,12 +85,12 @@ def test_the_job_has_printed_what_is_searched(traces: Path) -> None:
     assert len(ways) > 1
     for way in ways:
         assert "RelationV2" in said[f"{way}: explain"]
-        assert "Option cdec is unknown" in said[f"{way}: unknown option"]
+        assert "Option `cdec` is unknown" in said[f"{way}: unknown option"]
         assert "messagesSent" in said[f"{way}: commits"]
     for way in ways - {"unknown-to-spark"}:
         assert 'Cannot use "INTERVAL" type' in said[f"{way}: bad type"]
         assert "numInputRows" in said[f"{way}: query"]
-        assert "Option cdec is unknown" in said[f"{way}: failing query"]
+        assert "Option `cdec` is unknown" in said[f"{way}: failing query"]
     if "unknown-to-spark-redacted" in ways:
         assert "connectionString=*********(redacted)" in said["unknown-to-spark-redacted: bad type"]
     assert any("azureblob" in text for page, text in said.items() if page.startswith("/SQL/execution"))

@@ -310,11 +310,11 @@ def test_a_query_whose_blobs_an_overwrite_has_deleted_fails_with_the_reason(job:
     ("more", "sentence"),
     [
         ({"versionAsOf": "0"}, "Option `versionAsOf` belongs to spark.read. Leave it out here."),
-        ({"startingVersion": "newest"}, "Option startingVersion: the value 'newest' is not valid"),
+        ({"startingVersion": "newest"}, "Option `startingVersion`: the value 'newest' is not valid"),
         ({"startingVersion": "1", "startingTimestamp": "2013-01-31"}, "exclude each other. Set one."),
         ({"view": "schemas"}, "Option `view` schemas is a summary"),
-        ({"view": "history"}, "Option view: the value 'history' is not valid; expected one of `data`, `blobs`"),
-        ({"maxBlobsPerTrigger": "0"}, "Option maxBlobsPerTrigger: the value '0' is not valid"),
+        ({"view": "history"}, "Option `view`: the value 'history' is not valid; expected one of `data`, `blobs`"),
+        ({"maxBlobsPerTrigger": "0"}, "Option `maxBlobsPerTrigger`: the value '0' is not valid"),
     ],
 )
 def test_a_wrong_option_of_a_streaming_read_is_reported(job: ReadJob, more: dict[str, str], sentence: str) -> None:

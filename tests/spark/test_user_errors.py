@@ -119,7 +119,7 @@ def test_a_transaction_on_a_streaming_query_is_refused_and_within_foreach_batch_
 
     transaction = {"txnAppId": "copy", "txnVersion": "1"}
     sentence = error_of(lambda: run(frame.writeStream.format("azureblob").options(**options, **transaction), target))
-    assert sentence.startswith("ConfigurationError: options `txnAppId` and `txnVersion` are for df.write: ")
+    assert sentence.startswith("ConfigurationError: Options `txnAppId` and `txnVersion` are for df.write: ")
     assert [] == stored.names()
 
     def write(batch: DataFrame, number: int) -> None:

@@ -61,7 +61,7 @@ def test_options_and_environment_become_settings() -> None:
 
 
 def test_a_wrong_option_is_named() -> None:
-    assert (ERROR, "Option acountName is unknown. Did you mean accountName?\n") == (
+    assert (ERROR, "Option `acountName` is unknown. Did you mean accountName?\n") == (
         (result := run("show", "x", "-o", "acountName=other")).exit_code, result.stderr
     )  # fmt: skip
     result = run("show", "x", "-o", "accountName")

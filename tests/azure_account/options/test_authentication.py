@@ -166,5 +166,5 @@ def test_a_key_under_its_masked_name_is_the_same_key() -> None:
     plain = {"accountName": "a", "accountKey": "a2V5"}
     masked = {"accountname": "a", "accountaccesskey": "a2V5"}
     assert settings_of(plain) == settings_of(masked)
-    with pytest.raises(ConfigurationError, match="accountKey and accountAccessKey are the same thing"):
+    with pytest.raises(ConfigurationError, match="`accountKey` and `accountAccessKey` are the same thing"):
         settings_of({**plain, "accountAccessKey": "a2V5"})

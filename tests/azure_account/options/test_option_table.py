@@ -46,7 +46,7 @@ def test_options_of_a_prefix_are_collected() -> None:
     ("key", "nearest"), [("maxblobsiz", "maxBlobSize"), ("kodec", "codec"), ("metadata.", "metadata")]
 )
 def test_the_error_for_an_unknown_option_proposes_the_nearest_one(key: str, nearest: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"Option {key} is unknown. Did you mean {nearest}"):
+    with pytest.raises(ConfigurationError, match=f"Option `{key}` is unknown. Did you mean {nearest}"):
         TABLE.parse({key: "1"})
 
 
@@ -56,14 +56,14 @@ def test_the_error_for_an_option_similar_to_none_lists_all() -> None:
 
 
 def test_the_error_for_a_malformed_value_has_option_value_and_what_is_expected() -> None:
-    with pytest.raises(ConfigurationError, match=r"maxBlobSize: the value '10 pounds' .* expected a number of bytes"):
+    with pytest.raises(ConfigurationError, match=r"`maxBlobSize`: the value '10 pounds' .* expected a number of bytes"):
         TABLE.parse({"maxblobsize": "10 pounds"})
 
 
 def test_a_malformed_secret_is_not_shown() -> None:
     with pytest.raises(ConfigurationError) as caught:
         TABLE.parse({"accountkey": "S3CR3T"})
-    assert "Option accountKey: the value is not valid; expected an integer of at least 1." == str(caught.value)
+    assert "Option `accountKey`: the value is not valid; expected an integer of at least 1." == str(caught.value)
     assert caught.value.__cause__ is None
 
 

@@ -251,7 +251,7 @@ def way_out(error: AzureBlobError, reading: Reading, columns: list[str]) -> tupl
     """What the error advises, by the first of its advices that applies."""
     text, chosen = str(error), reading.columns or tuple(columns)
     match error:
-        case NotFoundError() if "Option ignoreExtension=true" in text:
+        case NotFoundError() if "Option `ignoreExtension` = true" in text:
             return "ignoreExtension", replace(reading, any_extension=True)
         case CorruptError() if "a string is not utf8" in text and "Set option invalidUtf8 to replace" in text:
             return "invalidUtf8", replace(reading, replace_invalid=True)

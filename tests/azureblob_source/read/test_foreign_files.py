@@ -154,7 +154,7 @@ def test_blobs_without_the_extension_are_left_out_with_a_warning_or_read(caplog:
     assert warning.startswith(
         "3 of 4 blobs of memory://memory/container/s are left out, such as s/000000_0: their names"
     )
-    assert warning.endswith("Option ignoreExtension=true reads blobs whatever their names end in.")
+    assert warning.endswith("Option `ignoreExtension` = true reads blobs whatever their names end in.")
     account = account_with(blobs)
     caplog.clear()
     for size in (100, 1 << 20):
@@ -166,7 +166,7 @@ def test_blobs_without_the_extension_are_left_out_with_a_warning_or_read(caplog:
 
 def test_a_folder_of_other_names_is_not_found_and_the_advice_works() -> None:
     account = account_with({"s/000000_0": (AVRO / "person-10.avro").read_bytes()})
-    with pytest.raises(NotFoundError, match="Option ignoreExtension=true reads blobs whatever their names end in"):
+    with pytest.raises(NotFoundError, match="Option `ignoreExtension` = true reads blobs whatever their names end in"):
         snapshot(account, "s")
     assert 10 == len(rows(account, snapshot(account, "s", listing=ListingRules(any_extension=True))))
 
