@@ -36,7 +36,6 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.write.destination import container_of, logs_of
 from azureblob_source.write.staged_task import StagedTask
 from azureblob_source.write.stream_gate import StreamGate
-from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConflictError
 from foundation.worker_modules import keep_modules
 
@@ -137,11 +136,11 @@ class _Sink:
         if len(staged) < len(messages):
             lost = f"{len(messages) - len(staged)} of {len(messages)} tasks sent no message; nothing was committed."
             raise ConflictError(f"{lost} Run the write again.")
-        begun, container = SYSTEM_CLOCK.monotonic(), container_of(self.plan)
+        container = container_of(self.plan)
         committer = BatchCommitter(self.plan, container, logs_of(self.plan, container), lambda: uuid.uuid4().hex)
-        transaction = self._transaction(staged, batchId)
+        transaction, begun = self._transaction(staged, batchId), committer.clock.monotonic()
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
-        _report(self.plan, staged, entries, SYSTEM_CLOCK.monotonic() - begun)
+        _report(self.plan, staged, entries, committer.clock.monotonic() - begun)
         if not self.plan.at_least_once:  # else the tasks have counted the blobs that they published
             commits = {"blobCommits": sum(entry.metrics.get("blobCommits", 0) for entry in entries)}
             metrics.count(commits, system=container.name, source=transaction.id if transaction else "batch")

@@ -115,7 +115,7 @@ class VersionWriter:
             if batch < base.batch:
                 raise _older_checkpoint(self.location, batch, base.batch)
             return FillResult(base)
-        begun = SYSTEM_CLOCK.monotonic()
+        begun = self.clock.monotonic()
         try:
             with self.metrics.measured("fillSeconds"):
                 filled = self._run(rows, batch, bootstrapped=bootstrapped, sealed=sealed)
@@ -133,7 +133,7 @@ class VersionWriter:
             "store %s: version %d is published, with batch %d: %d upserts, %d deletes, %d older ones ignored, "
             "%d rows with null keys; %d entries, %d bytes, in %.2f s",
             self.location.path, filled.version.number, batch, filled.upserts, filled.deletes, filled.ignored,
-            filled.nulls, filled.version.entries, filled.version.bytes, SYSTEM_CLOCK.monotonic() - begun,
+            filled.nulls, filled.version.entries, filled.version.bytes, self.clock.monotonic() - begun,
         )  # fmt: skip
         return filled
 
