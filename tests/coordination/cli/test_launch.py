@@ -29,11 +29,12 @@ subprocess.Popen(command, start_new_session=True).wait()
 def test_the_program_is_killed_with_its_parent(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     script = f"trap '' TERM; echo $$ > {file}; while :; do sleep 0.05; done"
-    parent = subprocess.Popen([sys.executable, "-c", STARTS, launch.__file__, script])
-    wait_for(lambda: file.exists() and file.read_text().endswith("\n"), 60)
+    with subprocess.Popen([sys.executable, "-c", STARTS, launch.__file__, script]) as parent:
+        try:
+            wait_for(lambda: file.exists() and file.read_text().endswith("\n"), 60)
+        finally:
+            parent.kill()
     program = int(file.read_text())
-    parent.kill()
-    parent.wait()
     wait_for(lambda: not psutil.pid_exists(program) or psutil.Process(program).status() == psutil.STATUS_ZOMBIE, 60)
 
 
