@@ -2,11 +2,25 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from azure_account.cli.json_lines import json_line, jsonable
-from azure_account.cli.texts import count_text, plural, printable, size_text, time_text
+from azure_account.cli.texts import (
+    TableColumn,
+    attributes,
+    count_text,
+    documents,
+    in_table,
+    new_table,
+    plural,
+    printable,
+    size_text,
+    time_text,
+    verification_lines,
+)
 
 
 def test_nouns_agree_with_their_number() -> None:
@@ -44,3 +58,34 @@ def test_bytes_of_names_that_are_no_text_are_escapes_for_people_and_for_programs
     name = b"caf\xe9.sst".decode("utf-8", "surrogateescape")
     assert "caf\\udce9.sst" == printable(name)
     assert name == json.loads(json_line({"file": name}).encode())["file"]
+
+
+def test_a_table_and_documents_have_the_columns_that_are_theirs() -> None:
+    columns = [
+        TableColumn("name", "name", lambda row: row.name),
+        TableColumn("size>", "bytes", lambda row: row.size, size_text),
+        in_table("state", lambda row: row.state),
+        *attributes("uploadedFiles"),
+    ]
+    rows = [
+        SimpleNamespace(name="a\nb", size=999, state="", uploaded_files=1),
+        SimpleNamespace(name="c", size=None, state="ready", uploaded_files=None),
+    ]
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(new_table(columns, rows))
+    assert [["name", "size", "state"], ["a⏎b", "999", "B", "–"], ["c", "–", "ready"]] == [
+        line.split() for line in captured.get().splitlines() if "─" not in line
+    ]
+    assert [
+        {"name": "a\nb", "bytes": 999, "uploadedFiles": 1},
+        {"name": "c", "bytes": None, "uploadedFiles": None},
+    ] == (documents(columns, rows))
+
+
+def test_what_verify_has_found_is_one_line_unless_there_are_faults_of_which_a_hundred_are_shown() -> None:
+    assert ["x is whole: 2 files."] == verification_lines("x", [], "2 files", dropped="")
+    assert ["x is gone."] == verification_lines("x", ["fault"], "2 files", dropped="is gone")
+    lines = verification_lines("x", [f"fault {number}" for number in range(102)], "2 files", dropped="")
+    assert ["x is not whole: 102 faults.", "  fault 0"] == lines[:2]
+    assert ["  fault 99", "  … and 2 more (--json has all)"] == lines[-2:]
