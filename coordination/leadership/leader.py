@@ -210,7 +210,7 @@ class LeaderElector:
             self._changed.notify_all()
             logger.error("the election for %s ends: %r", self._election.lease.target, error)
             refused = self._election.term is None  # else the listener raised it
-            _attempt(lambda: self._depose(_text(error), TermEnd.REFUSED if refused else TermEnd.RESIGNED))
+            _attempt(lambda: self._depose(str(error) or repr(error), TermEnd.REFUSED if refused else TermEnd.RESIGNED))
             self._release()
             if first:
                 _attempt(lambda: self._listener.on_failure(_as_exception(error)))
@@ -222,10 +222,6 @@ def _attempt(call: Callable[[], None]) -> None:
         call()
     except BaseException:
         logger.exception("the listener raised")
-
-
-def _text(error: BaseException) -> str:
-    return str(error) or repr(error)
 
 
 def _as_exception(error: BaseException) -> Exception:

@@ -250,22 +250,17 @@ class JobCoordinator:
 
     def _leave(self, within: float) -> Exception | None:
         """Stop the tasks and leave job and election. Returns the listener's error if it cannot stop its tasks."""
-        acts = (lambda: self._participant.leave(within), lambda: self._count(self._election.resign()))
-        failed = [_attempt(act) for act in acts]
+        failed: Exception | None = None
+        try:
+            self._participant.leave(within)
+        except ListenerError as error:
+            logger.error("%s", error)  # noqa: TRY400 - the listener gets the error itself
+            failed = _cause(error)
+        except AzureBlobError as error:  # the others find out by themselves
+            logger.warning("%s", error)
+        self._count(self._election.resign())
         self._metrics.close()
-        return failed[0]
-
-
-def _attempt(act: Callable[[], None]) -> Exception | None:
-    """Act, whatever happens. Returns what the listener raises; what storage refuses is logged only."""
-    try:
-        act()
-    except ListenerError as error:
-        logger.error("%s", error)  # noqa: TRY400 - the listener gets the error itself
-        return _cause(error)
-    except AzureBlobError as error:
-        logger.warning("%s", error)
-    return None
+        return failed
 
 
 def _cause(error: Exception) -> Exception:

@@ -266,7 +266,8 @@ def _lead(
             return ()
         return (Publish(next_model(None, seen.tasks, Members(alive - _away(seen)), seen.epoch)),)
     if published.barrier is BarrierState.END:
-        late = waiting_for(published, seen.newest, _owners(published)) - _away(seen)
+        owners = frozenset(to.processor for to in published.current.tasks.values())
+        late = waiting_for(published, seen.newest, owners) - _away(seen)
         return _supervise(state, seen, late if waited >= timing.barrier else frozenset())
     late = waiting_for(published, seen.newest, published.losing) & alive - _away(seen)
     if not late:
@@ -292,10 +293,6 @@ def _last_members(published: PublishedModel) -> frozenset[str]:
     """The processors of the present model and of the one before: the dead are in that one until they are forgotten."""
     before = () if published.previous is None else published.previous.processors
     return frozenset((*published.current.processors, *before))
-
-
-def _owners(published: PublishedModel) -> frozenset[str]:
-    return frozenset(to.processor for to in published.current.tasks.values())
 
 
 def _away(seen: Observation) -> frozenset[str]:

@@ -262,29 +262,19 @@ class Participant:
         """
         works = leads = True
         for action in actions:
-            if isinstance(action, (Publish, Forget)):
-                leads = leads and self._do(action, etag)
-            else:
-                works = works and self._do(action, etag)
-
-    def _do(self, action: Action, etag: str) -> bool:
-        """Whether the action was done."""
-        match action:
-            case StopTasks() | BeginTasks():
-                return self._run(action)
-            case Confirm(version):
-                return self._confirm(version)
-            case Publish():
-                return self._publish(action, etag)
-            case Forget(rows, dead):
-                for row in rows:
-                    self._table.delete(row)
-                self._metrics.count("processorsForgotten", dead)
-                return True
-            case Rejoin():
-                return self._rejoin()
-            case _:
-                assert_never(action)
+            match action:
+                case StopTasks() | BeginTasks():
+                    works = works and self._run(action)
+                case Confirm(version):
+                    works = works and self._confirm(version)
+                case Rejoin():
+                    works = works and self._rejoin()
+                case Publish():
+                    leads = leads and self._publish(action, etag)
+                case Forget():
+                    leads = leads and self._forget(action)
+                case _:
+                    assert_never(action)
 
     def _run(self, action: StopTasks | BeginTasks) -> bool:
         """Have the listener stop or begin tasks, if it still is what is to be done. Whether that is done already.
@@ -339,6 +329,12 @@ class Participant:
         )  # fmt: skip
         self._metrics.count("barriersTimedOut", int(published.timed_out == published.current.version - 1))
         self._metrics.count("tasksReassigned", action.orphans)
+        return True
+
+    def _forget(self, action: Forget) -> bool:
+        for row in action.rows:
+            self._table.delete(row)
+        self._metrics.count("processorsForgotten", action.dead)
         return True
 
     def _confirm(self, version: int | None) -> bool:

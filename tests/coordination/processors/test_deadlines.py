@@ -141,7 +141,7 @@ def test_a_processor_that_is_overdue_begins_no_task() -> None:
     two = job.join("two")
     job.settle(12)
     job.clock.advance(TIMING.death)
-    two.participant._do(BeginTasks({"t9": 9}), "")
+    two.participant._act([BeginTasks({"t9": 9})], "")
     assert "t9" not in two.running
 
 
