@@ -37,6 +37,8 @@ def test_who_is_not_overdue_has_counted_up_lately_or_its_row_says_that_it_leads(
             last = replace(last, expired=True)
             assert last.overdue(now, last.led, AFTER), "it stays so"
             continue
+        assert last.due(leads, waits) or (leads, waits) == (last.told, last.stated.waits)
+        assert last.due(None, waits), "who does not lead counts up always"
         if leads is not None and leads == last.told == stored.row.stated.leads:
             assert not last.due(leads, last.stated.waits)
             continue  # the lease protects it, and the next leader knows by the row that it does
