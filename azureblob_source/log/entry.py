@@ -27,7 +27,7 @@ DISCARDED = "discarded"
 RECENT_TRANSACTIONS = 1000
 """Transaction ids that a log remembers, at least. The one that was idle longest is dropped first."""
 LIST_EVERY = 64
-"""Every so many versions an entry lists all of them; the others have those used since then (decision 24)."""
+"""After this number of versions an entry lists all of them; the others have those used since then (decision 24)."""
 
 
 def attempt_of(metadata: Mapping[str, str]) -> str | None:

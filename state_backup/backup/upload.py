@@ -241,7 +241,7 @@ def _read_into(space: memoryview, root: Path, file: LocalFile) -> None:
 
 @contextmanager
 def _opened(root: Path, file: LocalFile) -> Iterator[FileIO]:
-    """A file that is read. `ConflictError` if it is none any more, `ConfigurationError` if the disk refuses it."""
+    """A file that is read. `ConflictError` if it is no file any more, `ConfigurationError` if the disk refuses it."""
     try:
         descriptor = open_file(f"{root}/{file.path}")
     except OSError as error:

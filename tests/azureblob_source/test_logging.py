@@ -14,7 +14,7 @@ from azure_account.location import Location
 from azureblob_source.epochs import open_epoch
 from azureblob_source.read.source import SnapshotReader, read_plan
 from azureblob_source.read.stream_source import stream_reader
-from azureblob_source.write import sink
+from azureblob_source.write import destination
 from azureblob_source.write.planning import prepare_write
 from azureblob_source.write.sink import BatchWriter, StreamWriter
 
@@ -51,7 +51,7 @@ def write(path: str, options: dict[str, str], rows: dict[str, Any], **more: str)
 
 
 def size_in(writer: BatchWriter) -> int:
-    return sum(blob.size for blob in sink.container_of(writer.plan).list() if "/_" not in blob.name)
+    return sum(blob.size for blob in destination.container_of(writer.plan).list() if "/_" not in blob.name)
 
 
 def test_a_write_is_one_line_and_a_stream_that_is_gone_on_with_another_one(
@@ -62,7 +62,7 @@ def test_a_write_is_one_line_and_a_stream_that_is_gone_on_with_another_one(
     written = write(path, options, rows, partitionColumn="stream")
     begun = f"{path}: a write is committed in version 0: 3 rows in 2 blobs with {size_in(written)} bytes, in T s"
     assert [begun] == lines(caplog)
-    sink._logs.clear()  # as in another process
+    destination._logs.clear()  # as in another process
     write(path, options, {"id": [], "stream": []})
     assert [] == lines(caplog), "a write without rows commits nothing"
     write(path, options, rows)
@@ -94,7 +94,7 @@ def test_the_page_has_the_lines_of_a_micro_batch_as_they_look(
     for _ in range(2):
         write(f"{container_name}/flights", options, {"id": [1, 2], "stream": ["a", "b"]})
         write(f"{container_name}/delays", options, {"id": [1, 2], "stream": ["a", "b"]})
-    sink._logs.clear()  # as after a restart
+    destination._logs.clear()  # as after a restart
     caplog.clear()
     reader: Any = stream_reader({"path": f"{container_name}/flights", **options}, ROWS, {}, None)
     start = reader.initialOffset()
@@ -106,7 +106,7 @@ def test_the_page_has_the_lines_of_a_micro_batch_as_they_look(
     writer.commit([message], 7)
 
     read, goes_on, committed = lines(caplog)
-    size = sum(blob.size for blob in sink.container_of(writer.plan).list("flights/") if "/_" not in blob.name)
+    size = sum(blob.size for blob in destination.container_of(writer.plan).list("flights/") if "/_" not in blob.name)
     assert read.endswith(f"versions 0 to 1: 2 of 2 blobs are read, {size} bytes, by 1 tasks")
     assert "batch 7 of 5f1c is committed in version 2: 4 rows in 1 blobs with " in committed
     page = PAGE.read_text("utf-8").replace("\n    ", " ").replace("mycontainer", container_name)
