@@ -27,7 +27,7 @@ KINDS = {
         "tests.azureblob_source.log.commit_histories.mutants"
     ),
     "tests.azureblob_source.log.identity_histories:IdentityHistory": (
-        "tests.azureblob_source.log.test_log_identity_histories"
+        "tests.azureblob_source.log.test_commit_log_identity_histories"
     ),
     "tests.azureblob_source.log.revert_histories.history:RevertHistory": (
         "tests.azureblob_source.log.revert_histories.mutants"

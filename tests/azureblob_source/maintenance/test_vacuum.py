@@ -53,7 +53,7 @@ DAY = 24 * 3600.0
 
 @pytest.fixture(autouse=True)
 def _every_entry_lists_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So none is kept for its list; `log/test_transactions.py` has vacuums that keep one."""
+    """So none is kept for its list; `log/test_commit_log_transactions.py` has vacuums that keep one."""
     monkeypatch.setattr(log_entry, "LIST_EVERY", 1)
 
 

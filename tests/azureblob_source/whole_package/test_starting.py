@@ -19,7 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from tools.azurite import Azurite
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ARROW = {"cloudpickle", "numpy", "pyarrow"}
 FUNCTIONS = {"pyarrow.compute"}
 """Arrow's functions, which take as long to load as the rest of Arrow."""

@@ -1,7 +1,8 @@
 """Processors that share tasks, under pauses, crashes, lost and late answers and slow clocks.
 
 A task is never run by two processors in one epoch, nor by two at one time unless one was suspended; and when the faults
-stop, all tasks run. `python -m tests.coordination.processors.test_participants` prints how often each event happens.
+stop, all tasks run. `python -m tests.coordination.processors.test_participant_histories` prints how often each event
+happens.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from azureblob_source.write.sink import BatchWriter, StreamWriter
 if TYPE_CHECKING:
     from tools.azurite import Azurite
 
-PAGE = Path(__file__).parents[2] / "docs" / "LOGGING.md"
+PAGE = Path(__file__).parents[3] / "docs" / "LOGGING.md"
 ROWS = StructType([StructField("id", LongType()), StructField("stream", StringType())])
 OF_STREAMS = {"streamColumn": "stream", "partitionColumn": "id", "txnAppId": "load", "txnVersion": "1"}
 

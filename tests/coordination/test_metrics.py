@@ -142,7 +142,7 @@ def test_the_page_lists_all_instruments_and_their_units(exported: Exported) -> N
     for name in metrics.HISTOGRAMS:
         counted.record(name, 1.5)
     counted.observe(lambda: dict.fromkeys(metrics.GAUGES, 3))
-    page = (Path(__file__).parents[3] / "docs" / "METRICS.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text("utf-8")
     named = re.findall(r"^\| `coordination\.(\w+)` \| `(\S+)` \|", page, re.MULTILINE)
     found = exported.instruments()
     counted.close()

@@ -12,7 +12,7 @@ import pytest
 
 import arrow_avro
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_face_has_the_names_that_type_checkers_find() -> None:

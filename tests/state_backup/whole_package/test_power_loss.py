@@ -16,7 +16,7 @@ from tests.histories.mutants import Mutant, edited
 from tests.state_backup.local.test_scan import put
 from tests.state_backup.power_loss import Disk, watched
 from tests.state_backup.states import TREES, equal, state_in, write
-from tests.state_backup.test_crashes import backed_up
+from tests.state_backup.whole_package.test_crashes import backed_up
 
 if TYPE_CHECKING:
     from azure_account.container import BlobContainer

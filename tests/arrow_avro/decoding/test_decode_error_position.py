@@ -15,7 +15,7 @@ from arrow_avro.limits import MAX_LEVELS, ReadLimits
 from arrow_avro.schema import parse
 from arrow_avro.varint import encode
 from foundation.errors import AzureBlobError, ConfigurationError, CorruptError
-from tests.arrow_avro.decoding.test_limits import ODD
+from tests.arrow_avro.decoding.test_decode_limits import ODD
 from tests.arrow_avro.decoding.test_scan import array, framed, mapping, read, record
 from tests.arrow_avro.sync_marker import SYNC
 

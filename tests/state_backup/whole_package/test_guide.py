@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tools.azurite import Azurite
 
 
-GUIDE = Path(__file__).parents[2] / "docs" / "STATE_BACKUP.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "STATE_BACKUP.md"
 
 
 @pytest.fixture
