@@ -133,22 +133,14 @@ def append_epoch(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry
 def commit_entry(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry:
     """Append `draft`, unless its transaction is in the log already; returns the entry that commits the batch.
 
-    Earlier entries are published or voided first. The entry itself is not published here.
+    Earlier entries are published or voided first; those of a batch log name blobs of streams, and are published by the
+    logs of these. The entry itself is not published here.
     """
     while True:
         head = log.head()
         entry: AnyEntry | None = _committed_before(log, head, draft, publisher)
-        if entry is None and publish_earlier(log, head, publisher, draft):
+        if entry is None and (is_batch_log(log.stream) or publish_earlier(log, head, publisher, draft)):
             entry = _put_after(log, head, draft, publisher)
-        if entry is not None:
-            return entry
-
-
-def commit_batch_entry(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry:
-    """The same for a batch log. Its entries name blobs of streams, and are published by the logs of these."""
-    while True:
-        head = log.head()
-        entry = _committed_before(log, head, draft, publisher) or _put_after(log, head, draft, publisher)
         if entry is not None:
             return entry
 

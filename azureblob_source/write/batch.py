@@ -20,7 +20,7 @@ from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import IF_ABSENT, Conflict
 from azureblob_source.log.commit import (
     commit_and_publish,
-    commit_batch_entry,
+    commit_entry,
     commit_if_repeated,
     commit_part,
     replacement,
@@ -202,7 +202,7 @@ class BatchCommitter:
         """Commit the batch entry, then the part of each stream; again if another entry has replaced it."""
         log = self.logs(batches_stream(transaction.id))
         self._check_epochs(draft)
-        entry = commit_batch_entry(log, draft, self.publisher)
+        entry = commit_entry(log, draft, self.publisher)
         while entry.transaction == transaction:
             parts = self._commit_parts(log, entry, writers) if isinstance(entry, LogEntry) else []
             newest = _newest_of(log, entry)
@@ -215,7 +215,7 @@ class BatchCommitter:
             if isinstance(entry, LogEntry) and entry.write_id == draft.write_id:
                 raise self._unpublishable(transaction, failed)
             logger.warning("%s is committed again, it could not be published", transaction)
-            entry = commit_batch_entry(log, replacement(entry, draft), self.publisher)
+            entry = commit_entry(log, replacement(entry, draft), self.publisher)
         return [entry]
 
     def _unpublishable(self, transaction: Transaction, failed: Sequence[Unpublishable]) -> ConflictError:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from azureblob_source.log.commit import commit_and_publish, commit_batch_entry, commit_entry
+from azureblob_source.log.commit import commit_and_publish, commit_entry
 from azureblob_source.log.entry import LogEntry
 
 if TYPE_CHECKING:
@@ -32,11 +32,6 @@ def published(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
 def committed(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
     """The entry that commits the draft's batch; it is not published yet."""
     return kept(commit_entry(log, draft, publisher))
-
-
-def batch_committed(log: CommitLog, draft: Draft, publisher: Publisher) -> LogEntry:
-    """The batch entry that commits the draft's batch."""
-    return kept(commit_batch_entry(log, draft, publisher))
 
 
 def kept(entry: AnyEntry) -> LogEntry:

@@ -23,7 +23,7 @@ from azureblob_source.log.naming import blob_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.repair import RepairPlan, RepairResult, plan_repair, repair
 from foundation.errors import FencedError
-from tests.azureblob_source.log.committing import batch_committed, committed, published
+from tests.azureblob_source.log.committing import committed, published
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_leftovers_are_kept_unless_their_removal_is_requested() -> None:
 
 def test_a_blob_that_a_batch_entry_names_is_no_leftover() -> None:
     account = new_account()
-    batch_committed(
+    committed(
         CommitLog(account.container("container"), "_batches/q"),
         draft(account, 0),
         Publisher(account.container("container")),

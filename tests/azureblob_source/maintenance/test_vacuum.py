@@ -40,7 +40,7 @@ from azureblob_source.maintenance.vacuum import (
     vacuum,
 )
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
-from tests.azureblob_source.log.committing import batch_committed, published
+from tests.azureblob_source.log.committing import committed, published
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_rows
 
 if TYPE_CHECKING:
@@ -389,9 +389,9 @@ def decisions(account: MemoryAccount, count: int, *, replaced: bool = False) -> 
     blob = BlobEntry("flights/0-0.avro", "flights", None, f"{0:016x}", 1, 10, 200, 100, "f", "end")
     for version in range(count):
         draft = Draft(f"d{version}", "t", blobs=(blob,), transaction=Transaction("q", version))
-        entry = batch_committed(log, draft, Publisher(log.container))
+        entry = committed(log, draft, Publisher(log.container))
     if replaced:
-        batch_committed(log, replacement(entry, replace(draft, write_id="r")), Publisher(log.container))
+        committed(log, replacement(entry, replace(draft, write_id="r")), Publisher(log.container))
     account.clock.sleep(DAY)
 
 
