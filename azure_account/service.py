@@ -75,10 +75,10 @@ class BlobService(Protocol):
         """URL of the blob service, without credentials and trailing slash."""
 
     def create_container(self, container: str) -> None:
-        """`ConditionFailed` if it exists."""
+        """Create Container. `ConditionFailed` if it exists."""
 
     def container_exists(self, container: str) -> bool:
-        """Whether it exists."""
+        """Get Container Properties."""
 
     def stage_block(self, container: str, blob: str, block_id: str, data: Bytes) -> None:
         """Put Block."""
@@ -145,7 +145,7 @@ class TableService(Protocol):
     """Requests on tables. A missing table is a `NotFoundError`."""
 
     def create_table(self, table: str) -> None:
-        """`ConditionFailed` if it exists."""
+        """Create Table. `ConditionFailed` if it exists."""
 
     def insert_entity(self, table: str, entity: Entity) -> str:
         """Insert Entity; the new ETag. `ConditionFailed` if the keys exist."""

@@ -29,7 +29,6 @@ from azure_account.options.option_table import (
     integer,
     milliseconds,
     one_of,
-    positive_integer,
     text,
     text_list,
 )
@@ -164,9 +163,7 @@ SINK = OptionTable(
             "Blobs",
             shown_default="no limit",
         ),
-        Option(
-            "maxMessagesPerBlob", positive_integer(), None, "Rows of a blob at most.", "Blobs", shown_default="no limit"
-        ),
+        Option("maxMessagesPerBlob", integer(1), None, "Rows of a blob at most.", "Blobs", shown_default="no limit"),
         Option(
             "maxBlobAgeMs",
             milliseconds(),
@@ -186,7 +183,7 @@ SINK = OptionTable(
         Option("tags.*", text(), None, "Index tags of every blob, at most 10. They need the tag permission.", "Blobs"),
         Option("accessTier", one_of(*TIERS), None, "Access tier of every blob.", "Blobs"),
         Option("memoryBudget", byte_size(1 << 20), 128 << 20, "Memory of a task for all its open blobs.", "Uploading"),
-        Option("threadPoolCount", positive_integer(64), 2, "Upload threads of a task.", "Uploading"),
+        Option("threadPoolCount", integer(1, 64), 2, "Upload threads of a task.", "Uploading"),
         Option(
             "blockingQueueSize",
             integer(0),
@@ -339,7 +336,7 @@ SOURCE = OptionTable(
         ),
         Option(
             "maxBlobsPerTrigger",
-            positive_integer(),
+            integer(1),
             1000,
             "Blobs of a micro-batch at most; a micro-batch has at least one version.",
             "Streaming reads",

@@ -95,18 +95,15 @@ class MemoryService:
         self.tables = MemoryTables(self._new_etag, self.clock)
 
     def create_container(self, container: str) -> None:
-        """`ConditionFailed` if it exists."""
         with self._lock:
             if container in self._containers:
                 raise ConditionFailed("ContainerAlreadyExists: the container exists")
             self._containers[container] = {}
 
     def container_exists(self, container: str) -> bool:
-        """Whether it exists."""
         return container in self._containers
 
     def stage_block(self, container: str, blob: str, block_id: str, data: Bytes) -> None:
-        """Put Block."""
         with self._lock:
             blobs = self._blobs(container)
             found = self._blob(blobs, blob) or _Blob()
@@ -154,7 +151,6 @@ class MemoryService:
             return found.etag
 
     def get(self, container: str, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
-        """Get Blob, one range."""
         with self._lock:
             found = self._committed(container, blob)
             if if_match not in {None, "*", found.etag}:
@@ -167,24 +163,20 @@ class MemoryService:
             )
 
     def properties(self, container: str, blob: str) -> BlobProperties:
-        """Get Blob Properties."""
         with self._lock:
             return self._properties(blob, self._committed(container, blob))
 
     def age(self, container: str, blob: str) -> float:
-        """Get Blob Properties."""
         with self._lock:
             return self.clock.now() - self._committed(container, blob).written
 
     def block_ids(self, container: str, blob: str) -> Sequence[str]:
-        """Get Block List, committed."""
         with self._lock:
             return list(self._committed(container, blob).blocks)
 
     def list_page(
         self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool, tags: bool
     ) -> Page[BlobProperties]:
-        """List Blobs, one page."""
         first = max(prefix, start_from or "", marker or "")
         with self._lock:
             blobs = self._blobs(container)
@@ -213,7 +205,6 @@ class MemoryService:
             self.changed(container, blob)
 
     def undelete(self, container: str, blob: str) -> None:
-        """Undelete Blob."""
         with self._lock:
             found = self._blobs(container).get(blob)
             if found is None or not found.etag:
@@ -221,7 +212,6 @@ class MemoryService:
                 self.changed(container, blob)
 
     def tags(self, container: str, blob: str) -> Mapping[str, str]:
-        """Get Blob Tags."""
         with self._lock:
             return dict(self._committed(container, blob).attributes.tags)
 
@@ -233,21 +223,18 @@ class MemoryService:
             found.attributes = replace(found.attributes, tags=dict(tags))
 
     def acquire_lease(self, container: str, blob: str, lease_id: str, seconds: int) -> str:
-        """Lease Blob, acquire."""
         with self._lock:
             found = self._committed(container, blob)
             found.lease = leases.acquire(found.lease, lease_id, seconds, self.clock.now())
             return found.etag
 
     def renew_lease(self, container: str, blob: str, lease_id: str) -> str:
-        """Lease Blob, renew."""
         with self._lock:
             found = self._committed(container, blob)
             found.lease = leases.renew(found.lease, lease_id, self.clock.now())
             return found.etag
 
     def release_lease(self, container: str, blob: str, lease_id: str) -> str:
-        """Lease Blob, release."""
         with self._lock:
             found = self._committed(container, blob)
             leases.release(found.lease, lease_id)
@@ -255,7 +242,6 @@ class MemoryService:
             return found.etag
 
     def break_lease(self, container: str, blob: str) -> None:
-        """Lease Blob, break with period 0."""
         with self._lock:
             found = self._committed(container, blob)
             found.lease = leases.broken(found.lease)

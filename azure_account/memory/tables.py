@@ -30,14 +30,12 @@ class MemoryTables:
         self._lock = threading.RLock()
 
     def create_table(self, table: str) -> None:
-        """`ConditionFailed` if it exists."""
         with self._lock:
             if table.lower() in self._tables:
                 raise ConditionFailed("TableAlreadyExists: the table exists")
             self._tables[table.lower()] = {}
 
     def insert_entity(self, table: str, entity: Entity) -> str:
-        """Insert Entity."""
         with self._lock:
             rows = self._rows(table)
             if _key(entity) in rows:
@@ -45,7 +43,6 @@ class MemoryTables:
             return self._write(table, entity)
 
     def replace_entity(self, table: str, entity: Entity, if_match: str | None) -> str:
-        """Insert Or Replace Entity, or Update Entity."""
         with self._lock:
             rows = self._rows(table)
             if if_match is not None:
@@ -53,7 +50,6 @@ class MemoryTables:
             return self._write(table, entity)
 
     def get_entity(self, table: str, partition_key: str, row_key: str) -> Entity:
-        """Query Entities, one."""
         with self._lock:
             found = self._rows(table).get((partition_key, row_key))
             if found is None:
@@ -61,7 +57,6 @@ class MemoryTables:
             return self._aged(table, found)
 
     def query_page(self, table: str, partition_key: str | None, marker: str | None) -> Page[Entity]:
-        """Query Entities, one page in key order."""
         with self._lock:
             rows = self._rows(table)
             keys = sorted(key for key in rows if partition_key is None or key[0] == partition_key)
@@ -70,7 +65,6 @@ class MemoryTables:
         return Page(items, "\n".join(_key(items[-1])) if len(after) > PAGE_ENTITIES else None)
 
     def delete_entity(self, table: str, partition_key: str, row_key: str, if_match: str | None) -> None:
-        """Delete Entity."""
         with self._lock:
             rows = self._rows(table)
             _check(rows.get((partition_key, row_key)), if_match)

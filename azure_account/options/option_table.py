@@ -232,16 +232,6 @@ def integer(minimum: int, maximum: int | None = None) -> Parser[int]:
     return Parser(f"an integer {limits}", lambda value: _within(int(value), minimum, maximum))
 
 
-def positive_integer(maximum: int | None = None) -> Parser[int]:
-    """An integer of at least 1."""
-    return integer(1, maximum)
-
-
-def non_negative_integer(maximum: int | None = None) -> Parser[int]:
-    """An integer of at least 0."""
-    return integer(0, maximum)
-
-
 _BYTE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 

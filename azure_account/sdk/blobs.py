@@ -59,26 +59,21 @@ class AzureBlobs:
 
     @property
     def account(self) -> str:
-        """The account's name."""
         return self._settings.account
 
     @property
     def blob_endpoint(self) -> str:
-        """URL of the blob service."""
         return self._settings.blob_endpoint
 
     def create_container(self, container: str) -> None:
-        """Create Container."""
         with self._failures("create container", container):
             self._client.create_container(container)
 
     def container_exists(self, container: str) -> bool:
-        """Get Container Properties."""
         with self._failures("check container", container):
             return self._client.get_container_client(container).exists()
 
     def stage_block(self, container: str, blob: str, block_id: str, data: Bytes) -> None:
-        """Put Block."""
         with self._failures("stage block", container, blob):
             body: Any = data  # the SDK declares `bytes`, but sends any buffer without a copy
             self._blob(container, blob).stage_block(block_id, body, length=_size(data), **self._upload)
@@ -86,7 +81,6 @@ class AzureBlobs:
     def commit_block_list(
         self, container: str, blob: str, block_ids: Sequence[str], attributes: BlobAttributes, condition: Condition
     ) -> str:
-        """Put Block List."""
         with self._failures("commit block list", container, blob):
             latest: list[Any] = list(block_ids)  # an id alone means the staged block, else the committed one
             answer = self._blob(container, blob).commit_block_list(
@@ -105,7 +99,6 @@ class AzureBlobs:
         condition: Condition,
         lease_id: str | None,
     ) -> str:
-        """Put Blob."""
         with self._failures("put blob", container, blob):
             answer = self._blob(container, blob).upload_blob(
                 bytes(data),
@@ -119,7 +112,6 @@ class AzureBlobs:
             return _etag(answer["etag"])
 
     def get(self, container: str, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
-        """Get Blob, one range."""
         if length <= 0:
             return self._without_bytes(container, blob, if_match)
         date = AnswerDate()
@@ -134,15 +126,12 @@ class AzureBlobs:
             return self._without_bytes(container, blob, if_match)
 
     def properties(self, container: str, blob: str) -> BlobProperties:
-        """Get Blob Properties."""
         return self._without_bytes(container, blob, None).properties
 
     def age(self, container: str, blob: str) -> float:
-        """Get Blob Properties: its `Last-Modified`, and the `Date` of the answer."""
         return self._without_bytes(container, blob, None).age
 
     def block_ids(self, container: str, blob: str) -> Sequence[str]:
-        """Get Block List."""
         with self._failures("get block list of", container, blob):
             committed, _ = self._blob(container, blob).get_block_list("committed")
             return [block.id for block in committed]
@@ -164,48 +153,40 @@ class AzureBlobs:
         return Page(items, getattr(pages, "continuation_token", None) or None)
 
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
-        """Delete Blob."""
         with self._failures("delete blob", container, blob):
             self._blob(container, blob).delete_blob(**_lease_option(lease_id), **of_condition(condition))
 
     def undelete(self, container: str, blob: str) -> None:
-        """Undelete Blob."""
         with self._failures("undelete blob", container, blob):
             self._blob(container, blob).undelete_blob()
 
     def tags(self, container: str, blob: str) -> Mapping[str, str]:
-        """Get Blob Tags."""
         with self._failures("get tags of", container, blob):
             return dict(self._blob(container, blob).get_blob_tags())
 
     def set_tags(self, container: str, blob: str, tags: Mapping[str, str]) -> None:
-        """Set Blob Tags."""
         with self._failures("set tags of", container, blob):
             self._blob(container, blob).set_blob_tags(dict(tags))
 
     def acquire_lease(self, container: str, blob: str, lease_id: str, seconds: int) -> str:
-        """Lease Blob, acquire."""
         with self._failures("acquire lease", container, blob):
             lease = BlobLeaseClient(self._blob(container, blob), lease_id)
             lease.acquire(lease_duration=seconds, **self._lease)
             return _etag(lease.etag)
 
     def renew_lease(self, container: str, blob: str, lease_id: str) -> str:
-        """Lease Blob, renew."""
         with self._failures("renew lease", container, blob):
             lease = BlobLeaseClient(self._blob(container, blob), lease_id)
             lease.renew(**self._lease)
             return _etag(lease.etag)
 
     def release_lease(self, container: str, blob: str, lease_id: str) -> str:
-        """Lease Blob, release."""
         with self._failures("release lease", container, blob):
             lease = BlobLeaseClient(self._blob(container, blob), lease_id)
             lease.release(**self._lease)
             return _etag(lease.etag)
 
     def break_lease(self, container: str, blob: str) -> None:
-        """Lease Blob, break with period 0."""
         with self._failures("break lease", container, blob):
             BlobLeaseClient(self._blob(container, blob)).break_lease(lease_break_period=0, **self._lease)
 

@@ -44,31 +44,26 @@ class AzureTables:
         self._clients: dict[str, TableClient] = {}
 
     def create_table(self, table: str) -> None:
-        """Create Table."""
         with self._failures("create table", table):
             self._table(table).create_table()
 
     def insert_entity(self, table: str, entity: Entity) -> str:
-        """Insert Entity."""
         with self._failures("insert entity", table, entity.partition_key, entity.row_key):
             return _etag(self._table(table).create_entity(_row(entity)))
 
     def replace_entity(self, table: str, entity: Entity, if_match: str | None) -> str:
-        """Insert Or Replace Entity, or Update Entity."""
         with self._failures("replace entity", table, entity.partition_key, entity.row_key):
             if if_match is None:
                 return _etag(self._table(table).upsert_entity(_row(entity), mode=UpdateMode.REPLACE))
             return _etag(self._table(table).update_entity(_row(entity), mode=UpdateMode.REPLACE, **of_etag(if_match)))
 
     def get_entity(self, table: str, partition_key: str, row_key: str) -> Entity:
-        """Query Entities, one entity."""
         with self._failures("get entity", table, partition_key, row_key):
             date = AnswerDate()
             found = self._table(table).get_entity(partition_key, row_key, raw_response_hook=date)
             return _entity(found, date.time())
 
     def query_page(self, table: str, partition_key: str | None, marker: str | None) -> Page[Entity]:
-        """Query Entities, one page."""
         with self._failures("query entities", table):
             client, date = self._table(table), AnswerDate()
             items = (

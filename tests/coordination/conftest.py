@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from azure_account.memory.account import MemoryAccount
-from foundation.clock import SystemClock
+from foundation.clock import Clock
 
 
 @pytest.fixture
 def account() -> MemoryAccount:
-    account = MemoryAccount(clock=SystemClock())
+    account = MemoryAccount(clock=Clock())
     account.container("box").create()
     return account

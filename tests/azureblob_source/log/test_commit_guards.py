@@ -18,7 +18,7 @@ from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data, log_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out
-from foundation.clock import SystemClock
+from foundation.clock import Clock
 from foundation.errors import AzureBlobError, ConflictError
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, new_account, plan_of, stage_rows, visible_blobs
@@ -184,4 +184,4 @@ def test_a_log_measures_pauses_by_a_clock_that_goes_on_while_the_machine_sleeps(
     asleep[0] = 31.0
     assert not log.boundary_is_recent()
     assert {time.CLOCK_BOOTTIME} == set(asked)
-    assert 31.0 == SystemClock().monotonic()
+    assert 31.0 == Clock().monotonic()

@@ -21,7 +21,7 @@ from coordination.leadership.leader import LeaseLock
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.names import leader_blob
 from coordination.timing import LeaseTiming
-from foundation.clock import SystemClock
+from foundation.clock import Clock
 from foundation.errors import ConfigurationError
 from tests.coordination.leadership.electing import blob_in
 from tools import reporting
@@ -39,7 +39,7 @@ FOREVER = "while :; do sleep 0.05; done"
 
 @pytest.fixture
 def account() -> MemoryAccount:
-    account = MemoryAccount(clock=SystemClock())
+    account = MemoryAccount(clock=Clock())
     account.container("box").create()
     return account
 

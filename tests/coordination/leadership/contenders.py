@@ -18,6 +18,7 @@ from coordination.leadership.election import Deposed, Elected, Election, Waiting
 from coordination.leadership.lease import Lease, Term
 from coordination.leadership.lease_document import LeaseDocument
 from coordination.timing import LeaseTiming
+from foundation.clock import Clock
 from foundation.errors import TransientError
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from azure_account.values import BlobProperties, Outcome
     from coordination.leadership.election import Change
     from coordination.leadership.lease import Renewal
-    from foundation.clock import Clock
 
 T = TypeVar("T")
 BLOB = "jobs/flights"
@@ -36,7 +36,7 @@ TIMING = LeaseTiming(duration=30, renew_every=6, poll_every=5, request=5, margin
 FAULTS = (LostAnswer(), TimeOut(), Unreachable(), LateEffect(), LateEffect(3))
 
 
-class OwnClock:
+class OwnClock(Clock):
     """The clock of a process: `monotonic` runs at its own speed, and `now` is fast by some seconds."""
 
     def __init__(self, clock: Clock, rate: float, start: float, fast: float = 0.0) -> None:

@@ -21,7 +21,7 @@ from coordination import metrics
 from coordination.names import names_of
 from coordination.processors.coordinator import JobCoordinator
 from coordination.timing import CoordinatorTiming, LeaseTiming
-from foundation.clock import SystemClock
+from foundation.clock import Clock
 from foundation.errors import AzureBlobError, ConfigurationError, CorruptError, NotFoundError, TransientError
 from tests.azure_account.settings_of import settings_of
 from tests.coordination.processors.rounds import Job
@@ -129,7 +129,7 @@ def test_a_container_that_is_deleted_stops_the_coordinator_with_its_name(
 
 
 def test_a_container_that_does_not_exist_is_created(running: Running) -> None:
-    listener = running.start(MemoryAccount(clock=SystemClock()))
+    listener = running.start(MemoryAccount(clock=Clock()))
     wait_for(lambda: listener.running)
 
 

@@ -28,6 +28,7 @@ from coordination.processors.listener_calls import ListenerError
 from coordination.processors.participant import Participant
 from coordination.processors.processor_table import ProcessorTable
 from coordination.timing import JOB_LEASE, STOP_SECONDS, CoordinatorTiming, LeaseTiming
+from foundation.clock import Clock
 from foundation.errors import AzureBlobError, ConfigurationError, TransientError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ SETTLED_SECONDS = 3_600.0
 """Virtual seconds after which a condition that does not hold is an error."""
 
 
-class Schedule:
+class Schedule(Clock):
     """Virtual time, and the loops that wait in it. It is the clock of all processors."""
 
     def __init__(self, start: float = 1_767_225_600.0) -> None:

@@ -14,7 +14,7 @@ from azure_account.memory.account import MemoryAccount
 from coordination import LeaderElector, LeaseTiming, waits
 from coordination.spark import LeaderQuery, QueryLimits, TaskQueries, queries
 from coordination.spark.task_states import Finished, Preparing
-from foundation.clock import ManualClock, SystemClock
+from foundation.clock import Clock, ManualClock
 from foundation.errors import FencedError, TransientError
 from tools.reporting import wait_for
 
@@ -700,7 +700,7 @@ def test_the_leader_runs_the_query_in_its_epoch() -> None:
 
 
 def test_a_leader_whose_query_does_not_stop_raises_that_and_keeps_the_lease() -> None:
-    account = MemoryAccount(clock=SystemClock())
+    account = MemoryAccount(clock=Clock())
     container = account.container("box")
     container.create()
     timing = LeaseTiming(duration=15, renew_every=0.05, poll_every=0.05, request=0.1, margin=14.5)
