@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from azureblob_source.read.splits import Split
 
     Decode: TypeAlias = Callable[[Iterable[AvroBlock]], Iterator[pa.RecordBatch]]
+    _Opened: TypeAlias = tuple[FileHeader | None, Iterable[AvroBlock]]
 
 THREADS = 4
 FETCH_BYTES = 32 << 20
@@ -63,17 +64,17 @@ def read_splits(
     opener = _Opener(settings.limits.block_bytes)
 
     def rows(split: Split, source: SplitBytes) -> Iterator[pa.RecordBatch]:
-        found = opener.open(split, source)
-        if found is not None:
+        header, found = opener.open(split, source)
+        if header is not None:
             decode = partial(
                 decode_blocks,
-                found.header,
+                header,
                 blob=split.blob.name,
                 reader=settings.reader,
                 columns=settings.columns,
                 limits=settings.limits,
             )
-            yield from _until_damage(found.blocks, decode) if settings.ignore_corrupt else decode(found.blocks)
+            yield from _until_damage(found, decode) if settings.ignore_corrupt else decode(found)
 
     with ReadAhead(container, splits, settings.threads, settings.budget) as ahead:
         for split, source in ahead:
@@ -89,12 +90,6 @@ def _undamaged(container: BlobContainer, rows: Iterator[pa.RecordBatch]) -> Iter
         skip_damaged(container, damage)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    header: FileHeader
-    blocks: Iterator[AvroBlock]
-
-
 @dataclass
 class _Opener:
     """Finds the blocks of splits. It keeps one header, as the splits of a blob follow each other.
@@ -106,8 +101,8 @@ class _Opener:
     _blob: str | None = None
     _header: FileHeader | None = None
 
-    def open(self, split: Split, source: SplitBytes) -> _Opened | None:
-        """The split's blocks; None if the blob has none, or if they all belong to its first split."""
+    def open(self, split: Split, source: SplitBytes) -> _Opened:
+        """The header and the split's blocks; none if the blob is empty, or if all belong to its first split."""
         name = split.blob.name
         if split.start == 0:
             return self._from_beginning(split, source)
@@ -115,25 +110,23 @@ class _Opener:
             self._blob, self._header = name, None
             if source.clip(1) and without_gzip(source) is source:
                 self._header = read_header(source, blob=name)
-        if self._header is None:
-            return None
-        return _Opened(self._header, self._blocks(source, self._header, split))
+        return self._header, [] if self._header is None else self._blocks(source, self._header, split)
 
-    def _from_beginning(self, split: Split, source: SplitBytes) -> _Opened | None:
+    def _from_beginning(self, split: Split, source: SplitBytes) -> _Opened:
         name = self._blob = split.blob.name
         self._header = None
         file = without_gzip(source)
         if file is not source:
             source.read_on()
         if not file.clip(1):
-            return None
+            return None, []
         header = read_header(file, blob=name)
         if file is not source:
-            return _Opened(header, blocks(file, header, blob=name, most=self.most))
+            return header, blocks(file, header, blob=name, most=self.most)
         self._header = header
         if not is_splittable(header):
             source.read_on()
-        return _Opened(header, self._blocks(source, header, split))
+        return header, self._blocks(source, header, split)
 
     def _blocks(self, source: SplitBytes, header: FileHeader, split: Split) -> Iterator[AvroBlock]:
         return split_blocks(source, header, split.start, split.end, blob=split.blob.name, most=self.most)
