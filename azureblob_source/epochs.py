@@ -10,7 +10,7 @@ from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
-from azureblob_source.write.destination import prepare
+from azureblob_source.write.destination import ensure_container
 from azureblob_source.write.options import sink_options
 from foundation.arguments import Epoch, checked
 from foundation.clock import SYSTEM_CLOCK
@@ -38,5 +38,5 @@ def open_epoch(where: Location, epoch: Epoch) -> None:
         )
         raise ConfigurationError(text)
     container = connect(given.account).container(given.address.container)
-    prepare(container, create=given.create_container)
+    ensure_container(container, create=given.create_container)
     commit.append_epoch(CommitLog(container, stream), new_draft(SYSTEM_CLOCK, epoch), Publisher(container))

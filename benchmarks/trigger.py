@@ -23,7 +23,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.planning import plan_write
+from azureblob_source.write.planning import plan_for_rows
 from azureblob_source.write.staging import stage
 from benchmarks.report import Report
 from tools.azurite import running_azurite
@@ -73,7 +73,7 @@ class Writer:
         container = connect(options.account).container(options.address.container)
         container.create()
         ids, log = itertools.count(), CommitLog(container, str(options.address.path))
-        plan = plan_write(options, pa.schema([("id", pa.int64())]))
+        plan = plan_for_rows(options, pa.schema([("id", pa.int64())]))
         committer = BatchCommitter(plan.of_commit, container, lambda _: log, lambda: f"w{next(ids)}")
         return Writer(plan, committer, itertools.count())
 

@@ -19,7 +19,7 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.service import MemoryService
 from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.planning import WritePlan, plan_write
+from azureblob_source.write.planning import WritePlan, plan_for_rows
 from azureblob_source.write.staging import stage
 from benchmarks.emulator import drop
 from benchmarks.flights import repeated
@@ -48,7 +48,7 @@ SHAPES: Mapping[str, Mapping[str, str]] = {
 
 def plan_of(connection_string: str, options: Mapping[str, str], rows: pa.Schema) -> WritePlan:
     """What Spark's driver would send to its tasks for these options."""
-    return plan_write(sink_options({**options, "connectionString": connection_string}, env={}), rows)
+    return plan_for_rows(sink_options({**options, "connectionString": connection_string}, env={}), rows)
 
 
 def stage_batches(plan: WritePlan, batches: pa.RecordBatchReader, container: BlobContainer | None = None) -> StagedTask:

@@ -33,7 +33,7 @@ def logs_of(plan: CommitPlan, container: BlobContainer) -> Callable[[str], Commi
     return log
 
 
-def prepare(container: BlobContainer, *, create: bool) -> None:
+def ensure_container(container: BlobContainer, *, create: bool) -> None:
     """Create the container if it is absent; with `create` false raise `NotFoundError` instead."""
     if create_if_absent(container, allowed=create):
         for known in [key for key in _logs if key[1] == container.name]:

@@ -15,7 +15,7 @@ import arrow_avro
 from azure_account import connect
 from azureblob_source.write.commit_plan import CommitPlan
 from azureblob_source.write.control_records import VALUE, is_binary, stored_rows
-from azureblob_source.write.destination import logs_of, prepare
+from azureblob_source.write.destination import ensure_container, logs_of
 from azureblob_source.write.open_blobs import BlobFormat
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.stream_gate import StreamGate
@@ -113,11 +113,11 @@ def prepare_write(
         check(options.backup)
     if overwrite:
         _check_overwrite(options, streaming=streaming)
-    plan = replace(plan_write(options, arrow_avro.arrow_of(schema)), sequence=clock.now_ns() // 1_000_000)
+    plan = replace(plan_for_rows(options, arrow_avro.arrow_of(schema)), sequence=clock.now_ns() // 1_000_000)
     for place in (options,) if options.backup is None else (options, options.backup):
         key, now = (place.account, place.address.container), clock.monotonic()
         if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
-            prepare(connect(place.account).container(place.address.container), create=options.create_container)
+            ensure_container(connect(place.account).container(place.address.container), create=options.create_container)
             _seen[key] = now
     return _checked_for_its_stream(plan, clock, overwrite=overwrite, streaming=streaming)
 
@@ -184,7 +184,7 @@ _checked: dict[tuple[AccountSettings, Address, str, bool], float] = {}
 """When it last compared the rows of a schema with their stream."""
 
 
-def plan_write(options: SinkOptions, rows: pa.Schema) -> WritePlan:
+def plan_for_rows(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     """Validate the options against the schema of the rows. `ConfigurationError` names the option that does not fit."""
     if options.emission is not None:
         rows = stored_rows(options.emission, rows)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from azure_account import Location, connect
 from azureblob_source.epochs import open_epoch
-from azureblob_source.write.destination import prepare
+from azureblob_source.write.destination import ensure_container
 from azureblob_source.write.options import sink_options
 from control_messages.errors import ControlMessageError
 from control_messages.producer import ProducerSpec
@@ -320,7 +320,7 @@ def test_a_stream_that_has_lost_its_control_messages_gets_a_generation_above_all
 @pytest.mark.parametrize("container_is_there", [False, True])
 def test_a_stream_that_is_not_there_has_no_control_messages(job: Job, container_is_there: bool) -> None:
     if container_is_there:
-        prepare(container_of(job), create=True)
+        ensure_container(container_of(job), create=True)
     assert job.transport.control(job.spark) is None
 
 

@@ -11,7 +11,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.planning import plan_write
+from azureblob_source.write.planning import plan_for_rows
 from azureblob_source.write.staging import stage
 from tests.azureblob_source.write.sink_rows import put_anyway
 
@@ -26,7 +26,7 @@ def append_version(
     given = sink_options({"path": target, **options, **more}, {})
     container = connect(given.account).container(given.address.container)
     container.create()
-    plan = plan_write(given, rows.schema)
+    plan = plan_for_rows(given, rows.schema)
     names = BlobIds(os.urandom, suffixed=True)
     staged = stage([rows], plan, container, names=names)
     committer = BatchCommitter(
@@ -38,4 +38,4 @@ def append_version(
 def append_anyway(options: dict[str, str], target: str, rows: pa.RecordBatch) -> None:
     """Write one version of the stream, which no writer of ours would: it makes the stream unreadable."""
     given = sink_options({"path": target, **options}, {})
-    put_anyway(connect(given.account).container(given.address.container), plan_write(given, rows.schema), rows)
+    put_anyway(connect(given.account).container(given.address.container), plan_for_rows(given, rows.schema), rows)

@@ -23,7 +23,7 @@ from azureblob_source.log.entry import Draft, Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.planning import plan_write
+from azureblob_source.write.planning import plan_for_rows
 from foundation.clock import ManualClock
 from tests.azureblob_source.write.sink_rows import committer, plan_of, put_anyway, stage_rows
 from tests.command_lines import SECRET, CommandLine
@@ -408,7 +408,7 @@ def test_the_account_is_found_in_the_environment(azurite: Azurite, container_nam
 
 def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str) -> None:
     options = {"path": f"{container_name}/flights", "connectionString": azurite.connection_string}
-    plan = plan_write(sink_options(options, {}), ROWS)
+    plan = plan_for_rows(sink_options(options, {}), ROWS)
     account = connect(plan.options.account)
     container = account.container(container_name)
     container.create()

@@ -22,7 +22,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.planning import WritePlan, plan_write
+from azureblob_source.write.planning import WritePlan, plan_for_rows
 from azureblob_source.write.staged_task import StagedTask
 from azureblob_source.write.staging import StreamCalls, stage
 from foundation.clock import SYSTEM_CLOCK, Clock, ManualClock
@@ -43,7 +43,7 @@ NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)
 def plan_of(schema: pa.Schema, path: str = "container/flights", **given: Any) -> WritePlan:
     """A validated plan; the dots of an option's name are written as `__`."""
     raw = {name.replace("__", "."): str(value) for name, value in given.items()}
-    return plan_write(sink_options({"path": path, **ACCOUNT, **raw}, {}), schema)
+    return plan_for_rows(sink_options({"path": path, **ACCOUNT, **raw}, {}), schema)
 
 
 def new_account() -> MemoryAccount:

@@ -12,7 +12,7 @@ import pytest
 from azure_account import connect
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.planning import plan_write
+from azureblob_source.write.planning import plan_for_rows
 from azureblob_source.write.sink import CommitMessage, StreamWriter
 from foundation.errors import FencedError
 from state_backup.record.names import StateNames
@@ -39,7 +39,7 @@ def test_a_backup_within_the_commit_has_the_epoch_of_the_query_and_refuses_lower
         write_files(checkpoint, {name: text for name, text in files.items() if not name.startswith("commits")})
         backup = {"checkpointBackup": f"{container_name}/backup", "checkpointLocation": str(checkpoint)}
         given = sink_options({**account, **backup, "path": f"{container_name}/a", "epoch": str(epoch)}, {})
-        plan = plan_write(given, ROWS.schema)
+        plan = plan_for_rows(given, ROWS.schema)
         staged = replace(stage_rows(container, plan, [ROWS], seed=batch), writer={"query": QUERY, "task": 0})
         StreamWriter(plan, overwrite=False).commit([CommitMessage(staged.to_json())], batch)
 

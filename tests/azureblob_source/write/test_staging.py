@@ -298,13 +298,13 @@ import sys, time, datetime
 import pyarrow as pa
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.write.options import sink_options
-from azureblob_source.write.planning import plan_write
+from azureblob_source.write.planning import plan_for_rows
 from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.staging import stage
 
 rows = pa.ipc.open_stream(sys.argv[1])
 options = {"path": "box/s", "partitioncolumn": "origin", "eventtimecolumn": "at"}
-plan = plan_write(sink_options({**options, "connectionstring": "UseDevelopmentStorage=true"}, {}), rows.schema)
+plan = plan_for_rows(sink_options({**options, "connectionstring": "UseDevelopmentStorage=true"}, {}), rows.schema)
 container = MemoryAccount().container("box")
 container.create()
 staged = stage(rows, plan, container, names=BlobIds(bytes, suffixed=True))
