@@ -1,7 +1,7 @@
 """The writer of the state that has a query's checkpoint: opened, or resumed from what a process before has noted.
 
-A file beside the checkpoint has the notes, and another one the openings of this machine. The notes count
-only for the last of these openings: a restore clears them, so a query that has been elsewhere opens the state again.
+A file beside the checkpoint has the notes, and another one the openings of this machine. The notes count only for the
+last of these openings: a restore clears them, so a query that has been elsewhere opens the state again.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from state_backup.local.claim import claimed
 from state_backup.record.names import StateNames
 from state_backup.spark import CheckpointBackup, back_up_checkpoint, restore_checkpoint
 from state_backup.spark.checkpoints import CheckpointSettings
+from state_backup.spark.writers import note_openings, openings_of
 from tests.state_backup.spark.checkpoint_files import QUERY, batch_files, write_files
 from tests.state_backup.states import STATE, new_account, state_in
 from tools import reporting
@@ -618,3 +619,13 @@ def test_a_snapshot_that_a_killed_process_has_left_is_replaced(
     assert {"ck", "ck.backup.json"} == {path.name for path in tmp_path.iterdir()}
     restore_checkpoint(state_in(container), tmp_path / "new")
     assert not (tmp_path / "new" / "left").exists()
+
+
+def test_openings_that_a_newer_release_has_noted_are_not_taken_for_damaged(tmp_path: Path) -> None:
+    note_openings(tmp_path / "ck", ["a", "b"])
+    assert ["a", "b"] == openings_of(tmp_path / "ck")
+    (tmp_path / "ck.backup.json").write_text('{"format-version": 2, "opening": "b"}')
+    with pytest.raises(ConfigurationError, match="so it needs a newer release"):
+        openings_of(tmp_path / "ck")
+    (tmp_path / "ck.backup.json").write_text('{"openings": ["a"]}')
+    assert [] == openings_of(tmp_path / "ck")
