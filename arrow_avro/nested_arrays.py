@@ -83,7 +83,7 @@ def _children(array: pa.Array) -> list[pa.Array] | None:
 
 
 def _built(array: pa.Array, children: Sequence[pa.Array]) -> pa.Array:
-    """The same struct, list or map with these children: the fields of its rows, or all keys, items or values."""
+    """A struct, list or map as this one, with these children: the fields of its rows, or all keys, items or values."""
     kind, bitmap = array.type, _bitmap(array)
     if arrow_is.is_struct(kind):
         return _struct(kind, children, len(array), bitmap)

@@ -85,7 +85,7 @@ class Location:
         return str(self._address)
 
     def within(self, seconds: float) -> Self:
-        """The same location, whose requests are repeated for at most `seconds` if there is no answer.
+        """A location as this one, whose requests are repeated for at most `seconds` if there is no answer.
 
         By default they are repeated for two minutes, so a longer time changes nothing.
         """

@@ -31,7 +31,7 @@ def undelete(container: BlobContainer, blobs: Iterable[str], threads: int = 1) -
 def try_undelete(
     container: BlobContainer, blobs: Iterable[str], threads: int = 1
 ) -> tuple[tuple[str, ...], ConfigurationError | None]:
-    """As `undelete`: the blobs that are back, and a refusal, which is not logged: they may never have been there."""
+    """Undelete, and return the blobs that are back, and a refusal, which is not logged: they may never have existed."""
     refused: list[ConfigurationError] = []
 
     def back(blob: str) -> bool:
@@ -55,7 +55,7 @@ def try_undelete(
 
 
 def _take_ttl_off(container: BlobContainer, blob: str) -> None:
-    """So that a lifecycle rule which has deleted the blob does not do it again."""
+    """A lifecycle rule that has deleted the blob would do it again."""
     try:
         if container.tags(blob):
             container.set_tags(blob, {})

@@ -159,7 +159,7 @@ def _fit(value: Any, hint: Any, *, read: bool) -> Any:
 
 
 def _fit_one(value: Any, hints: Collection[Any], *, read: bool) -> Any:
-    """One of a union. What fits without being read comes first: of `int | str` the text "5" stays a text."""
+    """The value as a type of a union has it, first one that fits unread: of `int | str` the text "5" stays a text."""
     misfits: list[_MisfitError] = []
     for reads in (False, True) if read else (False,):
         for hint in hints:

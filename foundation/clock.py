@@ -53,7 +53,7 @@ class ManualClock(Clock):
         return round(self._now * 1e6) * 1000
 
     def monotonic(self) -> float:
-        """The same seconds as `now`."""
+        """Seconds, those of `now`."""
         return self._now
 
     def sleep(self, seconds: float) -> None:

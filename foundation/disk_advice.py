@@ -21,5 +21,5 @@ _STEP_OF = {number: step for numbers, step in _STEPS.items() for number in numbe
 
 
 def next_step(error: OSError) -> str:
-    """For the message of what has failed with this error."""
+    """What the message of an operation advises that has failed with this error."""
     return _STEP_OF.get(error.errno or 0, "See what is wrong with the disk, or choose another one, and run it again.")

@@ -115,7 +115,7 @@ def try_shared(directory: Path) -> Lock | None:
 
 
 def exclusive_unmarked(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock = SYSTEM_CLOCK) -> Lock:
-    """As `exclusive`; what the file has stays as it is. For files that say more than the pid of their holder."""
+    """The lock of a file that says more than the pid of its holder: as `exclusive`, and the file stays as it is."""
     began, wait, reported = clock.monotonic(), _FIRST_WAIT, False
     while True:
         _make_folder(path)
@@ -134,7 +134,7 @@ def exclusive_unmarked(path: Path, timeout: float = LOCK_TIMEOUT, clock: Clock =
 
 
 def _make_folder(path: Path) -> None:
-    """For this user only. A clean-up of another process may delete it at the same time: then it is made again."""
+    """Make the folder, for this user only, again if a clean-up of another process deletes it meanwhile."""
     folders = (path.parent, *path.parent.parents)
     try:
         with contextlib.suppress(FileNotFoundError, FileExistsError):

@@ -32,12 +32,12 @@ class Meters:
         self._observed: dict[Hashable, tuple[Mapping[str, str], Callable[[], Mapping[str, float]]]] = {}
 
     def counter(self, name: str) -> Counter:
-        """For those who choose the attributes of each value themselves."""
+        """A counter, for callers that choose the attributes of each value themselves."""
         made: Counter = self.instrument("counter", name)
         return made
 
     def instrument(self, kind: str, name: str) -> Any:
-        """One of a table."""
+        """An instrument of a table."""
         from opentelemetry import metrics  # noqa: PLC0415 - most of Spark's processes count nothing
 
         with self._lock:

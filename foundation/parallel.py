@@ -77,7 +77,7 @@ class BulkResult:
 
     @property
     def errors(self) -> list[AzureBlobError]:
-        """Of blobs for which the act has raised one."""
+        """The errors of the act, for the blobs that have one."""
         return [error for error in self.failed.values() if error is not None]
 
 

@@ -129,7 +129,7 @@ class BatchAssembler:
             return batch
 
     def _slices(self) -> list[BodySlice]:
-        """As many rows as fit, at least one. The size of a row is estimated by the average of its block.
+        """The next batch: the rows that fit, at least one. The size of a row is estimated by the average of its block.
 
         The bytes that a run reads are bounded by its budget, unless it has a single row. Of a block that does not fit
         whole, a quarter fewer rows are taken than these bytes hold on average, because a run whose bytes end before

@@ -44,7 +44,7 @@ class LegacyCalendar:
 
     @classmethod
     def of(cls, metadata: Mapping[str, bytes]) -> LegacyCalendar | None:
-        """That of a file with this metadata in its header; None if the file is of the Gregorian calendar."""
+        """The calendar of a file with this metadata in its header; None if the file is of the Gregorian calendar."""
         if metadata.get(_PROLEPTIC, b"").lower() == b"false":
             return cls("UTC")
         if _LEGACY not in metadata and metadata.get(_VERSION, _FIRST_GREGORIAN_VERSION) >= _FIRST_GREGORIAN_VERSION:

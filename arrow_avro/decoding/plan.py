@@ -58,7 +58,7 @@ class UnrepresentableValueError(Exception):
         self.path = path
 
     def within(self, name: str) -> UnrepresentableValueError:
-        """The same error for the record that has the value in field `name`."""
+        """An error as this one, said of the record that has the value in field `name`."""
         return UnrepresentableValueError(self.reason, self.plain, (name, *self.path))
 
 
@@ -71,7 +71,7 @@ class DamagedValueError(Exception):
         self.path = path
 
     def within(self, name: str) -> DamagedValueError:
-        """The same error for the record that has the value in field `name`."""
+        """An error as this one, said of the record that has the value in field `name`."""
         return DamagedValueError(self.reason, (name, *self.path))
 
 

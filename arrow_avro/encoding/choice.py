@@ -49,7 +49,7 @@ def encoder_for(arrow: pa.DataType, avro: AvroType) -> ColumnEncoder:
 
 
 def field_encoder(arrow: pa.DataType, avro: AvroType) -> ColumnEncoder:
-    """As `encoder_for`, but for whole fields: refuses nulls if the Avro type has no null."""
+    """The encoder of a whole field, as `encoder_for` finds it: refuses nulls if the Avro type has no null."""
     inner = encoder_for(arrow, avro)
     return inner if avro.kind in ("union", "null") else NotNullEncoder(inner)
 

@@ -28,7 +28,7 @@ class UnwritableValueError(ValueError):
         self.path = path
 
     def within(self, row: int, name: str) -> UnwritableValueError:
-        """The same error for the enclosing array, in which the value is in `row`, in the field `name`."""
+        """An error as this one, said of the enclosing array, in which the value is in `row`, in the field `name`."""
         return UnwritableValueError(row, self.reason, (name, *self.path))
 
 
@@ -61,7 +61,7 @@ class ConstantEncoder:
 
 @dataclass(frozen=True, slots=True)
 class ConstantColumn:
-    """The same bytes in each of `count` rows."""
+    """A column that has the same bytes in each of `count` rows."""
 
     content: bytes
     count: int

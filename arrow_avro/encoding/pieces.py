@@ -117,7 +117,7 @@ class EncodedRows:
 
 
 def constant(content: bytes, count: int) -> list[Piece]:
-    """The same bytes in each of `count` rows: a word, or a span if they are more than eight."""
+    """A piece that is the same in each of `count` rows: a word, or a span if they are more than eight."""
     if len(content) <= WORD:
         return [constant_word(content)]
     data = np.frombuffer(content, np.uint8)
@@ -126,7 +126,7 @@ def constant(content: bytes, count: int) -> list[Piece]:
 
 
 def constant_word(content: bytes) -> Words:
-    """The same bytes, at most eight, in every row."""
+    """A word that is the same in every row: at most eight bytes."""
     word, bits = _u(int.from_bytes(content, "little")), 8 * len(content)
     return Words(lambda _begin, _end: (word, bits), len(content), len(content), word)
 
@@ -139,7 +139,7 @@ def either(valid: Flags, present: bytes, absent: bytes) -> DictionaryWords:
 
 
 def merge(pieces: Iterable[Piece]) -> list[Piece]:
-    """The same bytes in fewer pieces. Those without any bytes are dropped."""
+    """The pieces joined to fewer ones. Those without any bytes are dropped."""
     merged: list[Piece] = []
     for piece in pieces:
         if piece.high == 0:

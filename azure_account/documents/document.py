@@ -26,7 +26,7 @@ class Document(Protocol):
 
     @property
     def write_id(self) -> str:
-        """Of the write that made it."""
+        """The id of the write that made it."""
 
 
 D = TypeVar("D", bound=Document)

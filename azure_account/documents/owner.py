@@ -153,7 +153,7 @@ class DocumentOwner(Generic[O]):
 
     @property
     def document(self) -> O:
-        """The same without its ETag."""
+        """The document as it was last read or written, without its ETag."""
         return self._stored.document
 
     @property

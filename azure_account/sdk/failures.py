@@ -58,7 +58,7 @@ _NO_PLACE = frozenset({"ContainerNotFound", "TableNotFound", "ContainerDisabled"
 _THROTTLED = frozenset({"ServerBusy", "ContainerBeingDeleted", "TableBeingDeleted", "AccountBeingCreated"})
 _SHOWN = 120  # characters of a text of the SDK's that a message shows
 _NOT_IMPLEMENTED = "APINotImplemented"
-"""Of the emulator, with status 500 or 501, by its version: a repeat cannot help."""
+"""A code of the emulator, with status 500 or 501, by its version: a repeat cannot help."""
 
 _NEXT_STEP = {
     "AuthenticationFailed": "{credential} Also check this machine's clock: 15 minutes of difference are refused.",
