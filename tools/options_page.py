@@ -5,7 +5,12 @@ python -m tools.options_page > docs/OPTIONS.md
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from azureblob_source.options import TABLE
+
+if TYPE_CHECKING:
+    from azure_account.options.option_table import Option, OptionTable
 
 _INTRODUCTION = """# Options
 
@@ -28,7 +33,33 @@ This page is printed from the code by `python -m tools.options_page`.
 
 def page() -> str:
     """The page in Markdown."""
-    return f"{_INTRODUCTION}\n{TABLE.markdown().replace('### ', '## ')}".rstrip() + "\n"
+    return f"{_INTRODUCTION}\n{markdown(TABLE)}".rstrip() + "\n"
+
+
+def markdown(table: OptionTable) -> str:
+    """For each group of options a heading and a table."""
+    lines: list[str] = []
+    for group in dict.fromkeys(option.group for option in table.options):
+        lines += [f"## {group}", "", "| option | value | default | meaning |", "|---|---|---|---|"]
+        lines += [_row(option) for option in table.options if option.group == group]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _row(option: Option[Any]) -> str:
+    default = option.shown_default if option.shown_default is not None else _default_text(option.default)
+    cells = (f"`{option.name}`", option.parse.expected, default, option.help)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _default_text(default: object) -> str:
+    match default:
+        case None:
+            return "none"
+        case bool():
+            return f"`{str(default).lower()}`"
+        case _:
+            return f"`{default}`"
 
 
 if __name__ == "__main__":

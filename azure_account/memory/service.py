@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from azure_account.memory import leases
-from azure_account.memory.deleted import DeletedBlobs
 from azure_account.memory.tables import MemoryTables
 from azure_account.names import MAX_STAGED_BLOCKS
 from azure_account.service import Absent, ConditionFailed, Page
@@ -89,7 +88,8 @@ class MemoryService:
         self.blob_endpoint = f"memory://{account}"
         self.clock: Clock = clock or ManualClock()
         self._containers: dict[str, dict[str, _Blob]] = {}
-        self._deleted: DeletedBlobs[_Blob] = DeletedBlobs(self.clock, soft_delete)
+        self._soft_delete = soft_delete
+        self._deleted: dict[tuple[str, str], tuple[float, _Blob]] = {}  # the last of each name, until a time
         self._lock = threading.RLock()
         self._versions = itertools.count(1)
         self.tables = MemoryTables(self._new_etag, self.clock)
@@ -198,8 +198,9 @@ class MemoryService:
                 raise Absent("BlobNotFound: there is no such blob")
             self._check_write(found, condition, lease_id)
             del blobs[blob]
-            if found.etag:
-                self._deleted.keep(container, blob, replace(found, staged={}, lease=None))
+            if found.etag and self._soft_delete is not None:
+                kept = replace(found, staged={}, lease=None)
+                self._deleted[container, blob] = self.clock.now() + self._soft_delete, kept
             if self.behaviour.delete_keeps_blocks and found.etag and found.staged:
                 blobs[blob] = _Blob(staged=found.staged, staged_since=found.staged_since, staged_at=found.staged_at)
             self.changed(container, blob)
@@ -208,7 +209,10 @@ class MemoryService:
         with self._lock:
             found = self._blobs(container).get(blob)
             if found is None or not found.etag:
-                self._blobs(container)[blob] = self._deleted.take(container, blob)
+                until, deleted = self._deleted.pop((container, blob), (0.0, None))
+                if deleted is None or self.clock.now() >= until:
+                    raise Absent("BlobNotFound: there is no such blob, deleted or not")
+                self._blobs(container)[blob] = deleted
                 self.changed(container, blob)
 
     def tags(self, container: str, blob: str) -> Mapping[str, str]:

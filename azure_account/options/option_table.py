@@ -135,15 +135,6 @@ class OptionTable:
         """Lower-case names of the options whose values no message shows."""
         return frozenset(option.name.lower() for option in self.options if option.secret)
 
-    def markdown(self) -> str:
-        """The tables of the manual: for each group a heading and a table."""
-        lines: list[str] = []
-        for group in dict.fromkeys(option.group for option in self.options):
-            lines += [f"### {group}", "", "| option | value | default | meaning |", "|---|---|---|---|"]
-            lines += [_row(option) for option in self.options if option.group == group]
-            lines.append("")
-        return "\n".join(lines)
-
     def _of_prefix(self, key: str) -> Option[Any] | None:
         for option in self.options:
             if option.prefix and key.lower().startswith(option.prefix.lower()) and len(key) > len(option.prefix):
@@ -158,22 +149,6 @@ class OptionTable:
         near = difflib.get_close_matches(key.lower(), names, n=1, cutoff=0.7)
         hint = f" Did you mean {names[near[0]]}?" if near else f" The options are {', '.join(names.values())}."
         return f"Option `{key}` is unknown.{hint}"
-
-
-def _row(option: Option[Any]) -> str:
-    default = option.shown_default if option.shown_default is not None else _default_text(option.default)
-    cells = (f"`{option.name}`", option.parse.expected, default, option.help)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _default_text(default: object) -> str:
-    match default:
-        case None:
-            return "none"
-        case bool():
-            return f"`{str(default).lower()}`"
-        case _:
-            return f"`{default}`"
 
 
 def text() -> Parser[str]:

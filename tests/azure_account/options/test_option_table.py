@@ -18,6 +18,7 @@ from azure_account.options.option_table import (
     text_list,
 )
 from foundation.errors import ConfigurationError
+from tools.options_page import markdown
 
 TABLE = OptionTable(
     (
@@ -79,13 +80,13 @@ def test_tables_are_joined_and_a_name_must_be_unique() -> None:
 
 
 def test_the_manual_has_a_table_for_each_group() -> None:
-    page = TABLE.markdown()
+    page = markdown(TABLE)
     assert [
-        "### Rolling",
-        "### Encoding",
-        "### Account",
-        "### Blobs",
-    ] == [line for line in page.splitlines() if line.startswith("###")]
+        "## Rolling",
+        "## Encoding",
+        "## Account",
+        "## Blobs",
+    ] == [line for line in page.splitlines() if line.startswith("##")]
     assert "| `codec` | one of `null`, `deflate`, `zstandard` | `null` | Avro codec. |" in page
 
 
