@@ -44,9 +44,10 @@ _LEASE_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z"
 def check_container(name: str) -> None:
     """`ConfigurationError` unless `name` is valid for a container."""
     if not _CONTAINER.match(name):
-        raise ConfigurationError(
-            f"Container name {name!r} is not valid: use 3 to 63 lower-case letters, digits and single hyphens, "
-            "with a letter or digit at both ends."
+        raise _invalid(
+            "Container name",
+            name,
+            "use 3 to 63 lower-case letters, digits and single hyphens, with a letter or digit at both ends.",
         )
 
 
@@ -56,13 +57,11 @@ def check_blob(name: str) -> None:
     HTTP libraries remove such segments from URLs, so the request would go to another blob.
     """
     if not 1 <= len(name) <= MAX_NAME:
-        raise ConfigurationError(
-            f"Blob name {_cut(name)!r} is not valid: it has {len(name)} characters, not 1 to {MAX_NAME}."
-        )
+        raise _invalid("Blob name", name, f"it has {len(name)} characters, not 1 to {MAX_NAME}.")
     if _CONTROL.search(name):
-        raise ConfigurationError(f"Blob name {_cut(name)!r} is not valid: remove the control characters.")
+        raise _invalid("Blob name", name, "remove the control characters.")
     if "." in name and any(segment in {".", ".."} for segment in name.split("/")):
-        raise ConfigurationError(f"Blob name {_cut(name)!r} is not valid: `.` and `..` cannot be segments of the name.")
+        raise _invalid("Blob name", name, "`.` and `..` cannot be segments of the name.")
 
 
 def check_block(block_id: str, data: Bytes) -> None:
@@ -71,7 +70,7 @@ def check_block(block_id: str, data: Bytes) -> None:
     if not 0 < size <= BYTES_OF_A_BLOCK:
         raise ConfigurationError(f"Block {_cut(block_id)} has {size:,} bytes: a block has 1 byte to 4,000 MiB.")
     if not _BLOCK_ID.match(block_id):
-        raise ConfigurationError(f"Block id {_cut(block_id)!r} is not valid: use 1 to 64 visible ASCII characters.")
+        raise _invalid("Block id", block_id, "use 1 to 64 visible ASCII characters.")
 
 
 def check_block_list(block_ids: Sequence[str]) -> None:
@@ -85,7 +84,7 @@ def check_block_list(block_ids: Sequence[str]) -> None:
 def check_lease(lease_id: str, seconds: int | None = None) -> None:
     """`ConfigurationError` unless the id is a UUID and the duration, if given, 15 to 60 seconds."""
     if not _LEASE_ID.match(lease_id):
-        raise ConfigurationError(f"Lease id {_cut(lease_id)!r} is not valid: use a UUID.")
+        raise _invalid("Lease id", lease_id, "use a UUID.")
     if seconds is not None and seconds not in LEASE_SECONDS:
         raise ConfigurationError(f"A lease lasts 15 to 60 seconds, not {seconds}.")
 
@@ -106,9 +105,7 @@ def check_tags(tags: Mapping[str, str]) -> None:
         raise ConfigurationError(f"A blob can have {MAX_TAGS} index tags, not {len(tags)}.")
     for key, value in tags.items():
         if not 1 <= len(key) <= MAX_TAG_KEY or len(value) > MAX_TAG_VALUE:
-            raise ConfigurationError(
-                f"Index tag {_cut(key)!r} is not valid: a key has 1 to 128 characters and a value up to 256."
-            )
+            raise _invalid("Index tag", key, "a key has 1 to 128 characters and a value up to 256.")
         if not _TAG.match(key) or not _TAG.match(value):
             raise ConfigurationError(
                 f"Index tag {key!r} = {_cut(value)!r} is not valid: use letters, digits, space and + - . / : = _ only."
@@ -118,9 +115,7 @@ def check_tags(tags: Mapping[str, str]) -> None:
 def check_table(name: str) -> None:
     """`ConfigurationError` unless `name` is valid for a table."""
     if not _TABLE.match(name) or name.lower() == "tables":
-        raise ConfigurationError(
-            f"Table name {name!r} is not valid: use 3 to 63 letters and digits, a letter first, and not `tables`."
-        )
+        raise _invalid("Table name", name, "use 3 to 63 letters and digits, a letter first, and not `tables`.")
 
 
 def is_key(text: str) -> bool:
@@ -132,10 +127,7 @@ def check_keys(*keys: str) -> None:
     r"""`ConfigurationError` for a key with `/ \ # ?` or control characters, or of over 512 characters."""
     for key in keys:
         if not is_key(key):
-            raise ConfigurationError(
-                f"Table key {_cut(key)!r} is not valid: "
-                "use up to 512 characters without / \\ # ? and control characters."
-            )
+            raise _invalid("Table key", key, "use up to 512 characters without / \\ # ? and control characters.")
 
 
 def check_entity(entity: Entity) -> None:
@@ -147,9 +139,8 @@ def check_entity(entity: Entity) -> None:
             or len(name) > MAX_PROPERTY_NAME
             or name in {"PartitionKey", "RowKey", "Timestamp"}
         ):
-            raise ConfigurationError(
-                f"Property name {_cut(name)!r} is not valid: "
-                "use letters, digits and _, and not PartitionKey, RowKey or Timestamp."
+            raise _invalid(
+                "Property name", name, "use letters, digits and _, and not PartitionKey, RowKey or Timestamp."
             )
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ConfigurationError(f"Property {name} = {value} does not fit into 64 bits.")
@@ -159,9 +150,7 @@ def _check_metadata(metadata: Mapping[str, str]) -> None:
     _check_distinct(metadata)
     for name, value in metadata.items():
         if not _METADATA_NAME.match(name):
-            raise ConfigurationError(
-                f"Metadata name {_cut(name)!r} is not valid: use letters, digits and _, and no digit first."
-            )
+            raise _invalid("Metadata name", name, "use letters, digits and _, and no digit first.")
         if not _METADATA_VALUE.match(value):
             raise ConfigurationError(
                 f"Metadata {name} = {_cut(value)!r} is not valid: use ASCII characters without spaces at the ends."
@@ -177,6 +166,10 @@ def _check_distinct(names: Iterable[str]) -> None:
         if name.lower() in seen:
             raise ConfigurationError(f"Metadata name {name!r} is given twice: Azure ignores case.")
         seen.add(name.lower())
+
+
+def _invalid(what: str, name: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(f"{what} {_cut(name)!r} is not valid: {reason}")
 
 
 def _cut(text: str) -> str:
