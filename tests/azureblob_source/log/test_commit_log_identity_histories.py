@@ -67,7 +67,7 @@ MUTANTS: dict[str, Mutant] = {
         "there = known if found.log_id == known.log_id else found if",
     ),
     "a reader compares no identities": both(
-        replaced("azureblob_source.read.following:Follower._check_log", lambda *_: None),
+        edited("azureblob_source.read.following:Follower.expect", "self.log_id not in (None, log_id)", "False"),
         edited("azureblob_source.log.commit_log:CommitLog.entries", "known[each].log_id != self._head.log_id", "False"),
     ),
     "a batch read compares no identities": edited(
