@@ -1,12 +1,20 @@
 // Opens a page of this machine in Chromium, and prints as JSON what is seen: look.mjs PAGE SCREENSHOT
-// The environment variable makes the package unpack the libraries that a system may lack.
+import { readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+// This makes the package unpack the libraries that a system may lack.
 process.env.AWS_EXECUTION_ENV ??= "AWS_Lambda_nodejs20.x";
 const { default: chromium } = await import("@sparticuz/chromium");
 const { default: puppeteer } = await import("puppeteer-core");
 const [page_url, screenshot] = process.argv.slice(2);
+const executablePath = await chromium.executablePath();
+// The package unpacks its fonts into the folder for temporary files, but their configuration names /tmp.
+const fonts = join(tmpdir(), "fonts", "fonts.conf");
+writeFileSync(fonts, readFileSync(fonts, "utf8").replaceAll(">/tmp/fonts", `>${join(tmpdir(), "fonts")}`));
 const browser = await puppeteer.launch({
   args: chromium.args,
-  executablePath: await chromium.executablePath(),
+  executablePath,
   headless: "shell",
 });
 try {
