@@ -3,7 +3,7 @@
 It knows nothing of storage accounts; of the packages beside it, it imports the errors alone. Others import it from
 here: a name loads the modules that it needs when it is asked for, so that options load no Arrow, and rows no Spark.
 
-schema    schema_parser ─► types ─► schema; defaults, compatibility (Arrow and Avro), nesting and limits
+schema    schema_parser ─► types ─► schema; defaults, compatibility (Arrow and Avro), limits
 writing   encoding: choice ─► columns, numbers, nested ─► pieces ─► assembly; encode is the entry point
 reading   files: container_file, splitting, block_codecs ─► decoding: resolve ─► plan ─► program ─► scan ─► arrays
 values    arrow_values: the buffers of Arrow arrays; nested_arrays: nested ones built again, with their rows and nulls;

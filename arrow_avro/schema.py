@@ -21,8 +21,16 @@ from arrow_avro.compatibility import (
     match_fields,
     plain_type,
 )
-from arrow_avro.nesting import check_depth, check_json_depth, too_deep
-from arrow_avro.schema_parser import Rules, UnsupportedSchemaError, is_name, parse_type, unique
+from arrow_avro.schema_parser import (
+    Rules,
+    UnsupportedSchemaError,
+    check_depth,
+    check_json_depth,
+    is_name,
+    parse_type,
+    too_deep,
+    unique,
+)
 from arrow_avro.types import (
     CATALYST_TYPE,
     DAY_TIME_INTERVAL,

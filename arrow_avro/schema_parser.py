@@ -3,6 +3,9 @@
 The schema in a file's header may violate the specification, as in Avro's Java library: names of any characters, invalid
 defaults, attributes of any type. It is only refused if it has no meaning. A user's schema must keep to the
 specification. In both, an invalid or unknown logical type is ignored, as the specification demands.
+
+Everything that walks over a schema is recursive, in Spark too, so nesting is limited twice: in the JSON, which is
+checked without recursion, and in the types, as a few lines of JSON with named types can define any depth.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from enum import Enum
 from typing import Any
 
 from arrow_avro.defaults import is_valid_default
+from arrow_avro.limits import MAX_LEVELS
 from arrow_avro.types import (
     CATALYST_TYPE,
     DAY_TIME_INTERVAL,
@@ -29,6 +33,7 @@ from arrow_avro.types import (
 MAX_TYPES = 50_000
 """More than any table has columns. A few lines with named types could define billions."""
 
+_JSON_LEVELS = 6 * MAX_LEVELS  # a nullable record takes four
 _MAX_SIZE = 2**31 - 1  # bytes of a fixed: no block has more
 _SHOWN = 80  # characters of JSON that a message shows
 _UUID_SIZE, _DURATION_SIZE = 16, 12
@@ -333,3 +338,43 @@ def _size(avro: AvroType, known: dict[int, int]) -> int:
     if id(avro) not in known:
         known[id(avro)] = (avro.kind not in ("null", "union")) + sum(_size(inner, known) for inner in avro.inner)
     return known[id(avro)]
+
+
+def check_json_depth(schema: Any) -> None:
+    """Raise UnsupportedSchemaError for JSON that is nested more deeply than that of any schema within the limit."""
+    level = [schema]
+    for _ in range(_JSON_LEVELS):
+        level = [inner for one in level for inner in _inner_values(one)]
+        if not level:
+            return
+    raise UnsupportedSchemaError(too_deep())
+
+
+def check_depth(avro: AvroType) -> None:
+    """Raise UnsupportedSchemaError for more levels of records, arrays and maps than `MAX_LEVELS`."""
+    if _levels(avro, {}) > MAX_LEVELS:
+        raise UnsupportedSchemaError(too_deep())
+
+
+def _levels(avro: AvroType, known: dict[int, int]) -> int:
+    if id(avro) not in known:
+        own = avro.kind in ("record", "array", "map")
+        known[id(avro)] = own + max((_levels(inner, known) for inner in avro.inner), default=0)
+    return known[id(avro)]
+
+
+def _inner_values(value: Any) -> list[Any]:
+    match value:
+        case dict():
+            return list(value.values())
+        case list():
+            return value
+    return []
+
+
+def too_deep() -> str:
+    """What is wrong with a schema beyond the limit; it continues "the schema …"."""
+    return (
+        f"has types that are nested more than {MAX_LEVELS} levels deep, which is the limit of this package "
+        "(Spark itself fails at about 300)"
+    )
