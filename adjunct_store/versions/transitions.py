@@ -113,7 +113,7 @@ def publish(manifest: Manifest, generation: Generation, new: Publication) -> tup
         sealed=generation.sealed or new.sealed,
     )
     if base is not None and new.batch <= base.batch:
-        return _retired(_with_generation(manifest, flagged)), base
+        return retire(_with_generation(manifest, flagged)), base
     version = _version(manifest, generation, base, new)
     unseen = (
         () if generation.visible else tuple(each for each in manifest.versions if each.generation == flagged.number)
@@ -125,12 +125,21 @@ def publish(manifest: Manifest, generation: Generation, new: Publication) -> tup
         versions=versions,
         since_publication=0.0,
     )
-    return _retired(published), version
+    return retire(published), version
 
 
 def retire(manifest: Manifest) -> Manifest:
     """Versions that new pins may not use any more are retiring."""
-    return _retired(manifest)
+    newest = manifest.newest
+    if newest is None:
+        return manifest
+    serving = [each for each in manifest.versions if manifest.serves(each) and each.generation == newest.generation]
+    kept = {each.number for each in serving[: manifest.keep]}
+    versions = tuple(
+        replace(each, state=VersionState.RETIRING) if manifest.serves(each) and each.number not in kept else each
+        for each in manifest.versions
+    )
+    return replace(manifest, versions=versions)
 
 
 def drop(manifest: Manifest, unused: Collection[int]) -> Manifest:
@@ -170,19 +179,6 @@ def _version(manifest: Manifest, generation: Generation, base: Version | None, n
         published=new.published,
         tombstones=new.tombstones,
     )
-
-
-def _retired(manifest: Manifest) -> Manifest:
-    newest = manifest.newest
-    if newest is None:
-        return manifest
-    serving = [each for each in manifest.versions if manifest.serves(each) and each.generation == newest.generation]
-    kept = {each.number for each in serving[: manifest.keep]}
-    versions = tuple(
-        replace(each, state=VersionState.RETIRING) if manifest.serves(each) and each.number not in kept else each
-        for each in manifest.versions
-    )
-    return replace(manifest, versions=versions)
 
 
 def _with_generation(manifest: Manifest, changed: Generation) -> Manifest:

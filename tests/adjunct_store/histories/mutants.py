@@ -70,7 +70,7 @@ def _drops_without_retiring(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(fill, sweep)
 
     original = Fill._clean
-    monkeypatch.setattr(transitions, "_retired", lambda manifest: manifest)
+    monkeypatch.setattr(transitions, "retire", lambda manifest: manifest)
     monkeypatch.setattr(Fill, "_clean", clean)
 
 
