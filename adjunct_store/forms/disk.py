@@ -16,7 +16,7 @@ from adjunct_store.encoding.keys import encode_keys
 from adjunct_store.encoding.spark_hash import partition_of
 from adjunct_store.encoding.values import decode_values
 from adjunct_store.engine.entry import data_keys, values_in
-from adjunct_store.forms.key_words import neighbours_together
+from adjunct_store.forms.key_index import neighbours_together
 from adjunct_store.forms.limit import ByteBudget, growth, row_bytes
 from arrow_avro import int64_array, stored_values
 

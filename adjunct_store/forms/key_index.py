@@ -1,18 +1,18 @@
 """Which row has a key, for many keys at once: hashes in order, found by their first bits, and the bytes compared.
 
+The bytes of keys are read as numbers of eight bytes, words, so that numpy works on all keys at once.
 The hash of a key is made of words of eight bytes, of all keys of a batch at once. Keys with the same hash are
 neighbours, and are tried one after the other. Of keys of one word no two have the same hash, so no bytes are compared.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow.compute as pc
 
 from adjunct_store.encoding.arrays import flags
-from adjunct_store.forms.key_words import WORD, key_words
 from arrow_avro import int64_array
 
 if TYPE_CHECKING:
@@ -21,14 +21,51 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from adjunct_store.forms.key_words import I64, U64
+    U64: TypeAlias = NDArray[np.uint64]
+    I64: TypeAlias = NDArray[np.int64]
 
+WORD = 8
 _HASH_BITS = 64
 _FACTOR, _FACTOR_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _SHIFT, _SHIFT_2, _SHIFT_3 = (np.uint64(each) for each in (30, 27, 31))
 _BYTE, _LAST_BYTE = 8, 56
 _MASKS: U64 = np.array([2 ** (8 * size) - 1 for size in range(WORD + 1)], np.uint64)
 """Of the bytes of a key in a word, by how many there are."""
+
+
+class PackedKeys(NamedTuple):
+    """words: by the place of its first byte, each word in the bytes of all keys, one after the other, and zeros.
+
+    begins, sizes: of each key, in bytes. A word that begins in a key may end in the next one.
+    """
+
+    words: U64
+    begins: I64
+    sizes: I64
+
+
+def key_words(keys: pa.Array, byte_order: str) -> PackedKeys:
+    """keys: `large_binary`, without nulls. byte_order: of the words, as numpy has it."""
+    count = len(keys)
+    offsets = np.frombuffer(keys.buffers()[1] or bytes(8), np.int64)[keys.offset : keys.offset + count + 1]
+    data = bytes(memoryview(keys.buffers()[2] or b"")[offsets[0] : offsets[-1]]) + bytes(WORD)
+    words: U64 = np.ndarray(len(data) - WORD + 1, f"{byte_order}u8", data, strides=(1,))
+    return PackedKeys(words, offsets[:-1] - offsets[0], np.diff(offsets))
+
+
+def neighbours_together(keys: pa.Array) -> I64:
+    """An order of the keys that is nearly theirs: by the first eight bytes in which they differ.
+
+    It takes a fifth of the time of a sort by all bytes. keys: as for `key_words`.
+    """
+    words, begins, sizes = key_words(keys, ">")
+    longest = int(sizes.max(initial=0))
+    first = words[begins]
+    for shared in range(WORD, longest, WORD):
+        if not (first == first[:1]).all():
+            break
+        first = words[np.minimum(begins + shared, len(words) - 1)]
+    return np.argsort(first, kind="stable")
 
 
 class KeyHashes(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjunct_store.forms.key_words import neighbours_together
+from adjunct_store.forms.key_index import neighbours_together
 
 
 def ordered(keys: list[bytes]) -> list[bytes]:
