@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,14 +114,6 @@ def _has_read_all(query: StreamingQuery) -> bool:
     return last is not None and "addBatch" not in last["durationMs"]
 
 
-@dataclass
-class _Stop:
-    """Whether the fill was asked to stop. New queries are started under the lock, so none starts after that."""
-
-    requested: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
 class StreamFill(AbstractContextManager["StreamFill"]):
     """A running fill; `fill_stream` makes it. A context manager that stops it."""
 
@@ -138,7 +129,8 @@ class StreamFill(AbstractContextManager["StreamFill"]):
             start.abandon(error)
             raise
         self._query = start.taken_over(self._writer)
-        self._stop = _Stop()
+        self._stopping = False
+        self._lock = threading.Lock()  # new queries are started under it, so none starts after `stop`
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"fill-{plan.store.path}", daemon=True)
         self._thread.start()
@@ -160,8 +152,8 @@ class StreamFill(AbstractContextManager["StreamFill"]):
 
     def stop(self) -> None:
         """Stop the query and wait until it has ended. The next fill with this checkpoint continues from there."""
-        with self._stop.lock:
-            self._stop.requested = True
+        with self._lock:
+            self._stopping = True
             self._query.stop()
         self._thread.join()
 
@@ -191,16 +183,13 @@ class StreamFill(AbstractContextManager["StreamFill"]):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _next_query(self) -> StreamingQuery:
-        return self._plan.start(self._writer)
-
     def _run(self) -> None:
         try:
             while self._end_of_query():
-                with self._stop.lock:
-                    if self._stop.requested:
+                with self._lock:
+                    if self._stopping:
                         return
-                    self._query = self._next_query()
+                    self._query = self._plan.start(self._writer)
         except Exception as error:  # noqa: BLE001 - whoever waits for the fill gets it
             self._failure = error
             logger.error("The fill of store %s has ended: %s", self._plan.store.path, error)  # noqa: TRY400
@@ -220,7 +209,7 @@ class StreamFill(AbstractContextManager["StreamFill"]):
             again = self._writer.fill.build_again(above=self._plan.checkpoint.last_generation())
             self._writer = self._plan.writer(again)
             return True
-        if self._stop.requested or not bootstraps:
+        if self._stopping or not bootstraps:
             return False
         if not _has_read_all(self._query):
             logger.warning("The fill of store %s ends, since its bootstrap was stopped", self._plan.store.path)

@@ -13,8 +13,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from adjunct_store.forms.limit import TooManyBytesError
 from adjunct_store.spark.partitioning import as_compared, check_not_collated, column_of, one_task_each, store_partition
-from adjunct_store.spark.reading.pinning import kept, plan
-from adjunct_store.spark.reading.plans import has_plan
+from adjunct_store.spark.reading.pinning import has_plan, kept, plan
 from adjunct_store.spark.reading.settings import JoinColumns, JoinSettings, ReadSettings
 from adjunct_store.spark.reading.task_reader import StoreReadSpec
 from arrow_avro import arrow_of, batch_of, retyped, spark_of, well_formed

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -19,9 +21,15 @@ from foundation.arguments import checked
 from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
     from adjunct_store.spark.reading.batch_pins import PinHold
     from adjunct_store.spark.reading.settings import ReadSettings
     from adjunct_store.versions.manifest import Version
+
+logger = logging.getLogger("adjunct_store")
 
 _batch_pins = BatchPins()
 _DRIVER = uuid.uuid4().hex
@@ -90,6 +98,29 @@ def release_pins(store: Location | None = None, query: str | None = None) -> Non
         _batch_pins.release_all()
     else:
         release(store.open(), store.path, query)
+
+
+def has_plan(mapped: DataFrame) -> Callable[[], bool]:
+    """A function that returns True as long as Spark may run the function of `mapInArrow` that made this DataFrame.
+
+    All plans, cached data and RDDs that need it share one object of the JVM, which has no other owner: they are gone
+    when the JVM has collected that object. If this cannot be observed, the function always returns True.
+    """
+    try:
+        java: Any = mapped.sparkSession._jvm  # noqa: SLF001 - only the JVM knows
+        function = mapped._jdf.queryExecution().logical().functionExpr().func()  # noqa: SLF001
+        reference = java.java.lang.ref.WeakReference(function)
+    except (AttributeError, Py4JError) as error:
+        logger.info("The pin of a DataFrame stays until the process ends: %s", error)
+        return lambda: True
+
+    def is_there() -> bool:
+        try:
+            return not reference.refersTo(None)  # `get` would hold it until Python tells the JVM of its own garbage
+        except (OSError, Py4JError):  # the JVM does not answer
+            return True
+
+    return is_there
 
 
 def _planned(store: Location, version: int | None) -> tuple[Version, StoreSchema]:
