@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 FIRST, SECOND = "first backup", "backup, 1 % of keys changed"
 NEWER, EMPTY = "restore over older checkpoint", "restore to an empty disk"
-REPLAY = "replay"
 
 
 @dataclass(frozen=True)

@@ -555,7 +555,7 @@ def test_a_driver_of_many_streams_killed_at_any_request_writes_each_row_once(aft
         check_logs(account)
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 5])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 11])
 @pytest.mark.parametrize("again", [False, True], ids=["then at once", "then expired again"])
 def test_a_driver_that_dies_again_while_it_replaces_expired_blocks_writes_each_row_once(
     again: bool, every: int
