@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 T = TypeVar("T")
 AnnouncementType: TypeAlias = Literal["reopened", "active", "watermark", "idle", "endOfStream"]
@@ -23,6 +26,17 @@ class Announcement:
     generation: int
     watermark: int | None = None
     partition_count: int | None = None
+
+
+def announcements(
+    changes: Mapping[AnnouncementType, bool], generation: int, watermark: int | None, partition_count: int | None
+) -> tuple[Announcement, ...]:
+    """The announcements of what has changed, in this order."""
+    return tuple(
+        Announcement(kind, generation, watermark if kind == "watermark" else None, partition_count)
+        for kind, has_changed in changes.items()
+        if has_changed
+    )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
-from control_messages.announcements import Announcement, TrackerUpdate
+from control_messages.announcements import Announcement, TrackerUpdate, announcements
 from control_messages.errors import ContradictionError
 
 if TYPE_CHECKING:
@@ -123,13 +123,6 @@ def _announce(before: CombinedTracker, after: CombinedTracker, *, reopened: bool
         "endOfStream": over and not after.at_end,
     }
     tracker = replace(after, at_end=over, is_idle=idle)
-    announced = (
-        _announcement(kind, tracker, tracker.watermark if kind == "watermark" else None)
-        for kind, has_changed in changes.items()
-        if has_changed
+    return TrackerUpdate(
+        tracker, announcements(changes, tracker.generation, tracker.watermark, tracker.partition_count)
     )
-    return TrackerUpdate(tracker, tuple(announced))
-
-
-def _announcement(kind: AnnouncementType, tracker: CombinedTracker, watermark: int | None = None) -> Announcement:
-    return Announcement(kind, tracker.generation, watermark, tracker.partition_count)

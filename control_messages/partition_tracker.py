@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
 
-from control_messages.announcements import Announcement, TrackerUpdate
+from control_messages.announcements import TrackerUpdate, announcements
 from control_messages.errors import ContradictionError, listed
 from control_messages.messages import EARLIEST, LATEST, ControlMessage, Drain, EndOfStream, Watermark
 from foundation.arguments import Count, Range, checked
@@ -313,21 +313,14 @@ def _announce(
     }
     risen_at = now if rises or first else before.risen_at
     tracker = replace(after, watermark=watermark, risen_at=risen_at, is_idle=idle, at_end=over)
-    announced = (
-        _announcement(kind, tracker, watermark if kind == "watermark" else None)
-        for kind, has_changed in changes.items()
-        if has_changed
+    return TrackerUpdate(
+        tracker, announcements(changes, tracker.generation, watermark, tracker.partition_count or None)
     )
-    return TrackerUpdate(tracker, tuple(announced))
 
 
 def _highest(announced: int | None, computed: int | None) -> int | None:
     """The watermark never falls, and the earliest of all promises nothing."""
     return announced if computed is None or computed <= (EARLIEST if announced is None else announced) else computed
-
-
-def _announcement(kind: AnnouncementType, tracker: PartitionTracker, watermark: int | None = None) -> Announcement:
-    return Announcement(kind, tracker.generation, watermark, tracker.partition_count or None)
 
 
 def _named(tasks: Mapping[str, int]) -> int:
