@@ -3,7 +3,7 @@
 A nullable column is first built without its nulls, as the outputs have it; then the nulls are put between the values.
 So the code for each type sees no nulls.
 
-The row of `plan`, whose outputs are shown in `scan`, becomes three arrays of these buffers, the validity first (none if
+The row of `plan`, whose outputs `forth_scan` shows, becomes three arrays of these buffers, the validity first (none if
 no value is null). The row's score had no number; the 0 in its place does not count.
 
     id: int64          -            0300000000000000

@@ -7,7 +7,7 @@ The data flow of a blob and of the two schemas::
                                                      └────────────────────────────────┘
 
 A batch is read in one run, from as many blocks as it needs; of the last block perhaps only the first rows are read. One
-row with its bytes is followed through all steps in `plan`, `program`, `forth`, `scan` and `arrays`.
+row with its bytes is followed through all steps in `plan`, `program`, `forth`, `forth_scan` and `arrays`.
 """
 
 from __future__ import annotations
