@@ -525,7 +525,7 @@ def explore(
 
 @pytest.mark.parametrize("limit", [None, 1])
 def test_a_reader_beside_killed_writers_sees_each_row_once(limit: int | None) -> None:
-    check_events(explore(Follower, limit=limit, examples=30), ("kills", "reader killed", "micro-batches"))
+    check_events(explore(Follower, limit=limit, examples=60), ("kills", "reader killed", "micro-batches"))
 
 
 @pytest.mark.long
