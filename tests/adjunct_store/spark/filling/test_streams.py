@@ -524,7 +524,7 @@ def test_a_store_whose_source_was_truncated_is_built_again_and_keys_that_were_re
     append(("d", 4))
     log = CommitLog(planes.store.open(), "events")
     plan = plan_vacuum(log, datetime.now(UTC) + timedelta(hours=1))
-    assert 3 == vacuum(log.container, plan, lambda: uuid.uuid4().hex).entries
+    assert 2 == vacuum(log.container, plan, lambda: uuid.uuid4().hex).entries  # one lists the transactions
     with pytest.raises(NotFoundError, match="a vacuum has removed the versions after it"):
         run()
     assert {"a": 1, "b": 2} == planes.content(), "what was there serves"
