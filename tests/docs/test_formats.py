@@ -117,8 +117,15 @@ WRITTEN: dict[str, Callable[[], list[dict[str, Any]]]] = {
 def documented(heading: str) -> dict[str, str]:
     """The fields that the page has below a heading, with their types."""
     _, _, section = PAGE.partition(f"## {heading}\n")
-    rows = ROW.findall(section.partition("\n## ")[0])
-    return {name: type_ for names, type_ in rows for name in re.findall("`([^`]+)`", names)}
+    return _rows(section.partition("\n## ")[0])
+
+
+def _rows(text: str) -> dict[str, str]:
+    return {name: type_ for names, type_ in ROW.findall(text) for name in re.findall("`([^`]+)`", names)}
+
+
+SHARED = _rows(PAGE.partition("\n## ")[0])
+"""The fields that the page has before the first heading: several formats have them."""
 
 
 def fields(value: Any, types: dict[str, str], path: str = "") -> Iterator[str]:
@@ -144,6 +151,7 @@ def test_the_page_names_the_fields_that_are_written(heading: str) -> None:
     types = documented(heading)
     found = [set(fields(document, types)) for document in WRITTEN[heading]()]
     assert found
+    types |= {name: type_ for name, type_ in SHARED.items() if any(name in names for names in found)}
     assert set(types) == set().union(*found)
     top = {name for name, type_ in types.items() if "." not in name and "absent" not in type_}
     assert [top] * len(found) == [names & top for names in found], "every document has every field"
