@@ -44,7 +44,7 @@ def test_the_examples_of_the_guide_work_at_the_first_start_and_after_a_crash_on_
     account: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start, _, rocksdb, *_ = examples(tmp_path / "first", account)
-    task = Location("mycontainer/flights/task-3", account)
+    task = Location("mycontainer/states/flights/task-3", account)
     names: dict[str, Any] = {}
     run(start, names)
     assert "were there" not in capsys.readouterr().out, "nothing is restored at the first start"
@@ -65,7 +65,7 @@ def test_the_examples_of_the_guide_work_at_the_first_start_and_after_a_crash_on_
 
     run(rocksdb, names)
     assert ["2077"] == [
-        each.offsets["kafka.flights.3"] for each in checkpoints(Location("mycontainer/flights/counts", account))
+        each.offsets["kafka.flights.3"] for each in checkpoints(Location("mycontainer/states/flights/counts", account))
     ]
     names["db"].close()
 
