@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.figures import modules
@@ -10,6 +12,7 @@ from tools.figures import modules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+PAGE = Path(__file__).parents[2] / "docs" / "LOGGING.md"
 MODULES = modules()
 LEVELS = ("debug", "info", "warning", "error", "exception")
 
@@ -62,3 +65,15 @@ def test_every_package_that_does_something_says_so_at_info() -> None:
             levels.setdefault(module.package, set()).add(ast.unparse(call.func).rpartition(".")[2])
     silent = {package for package, used in levels.items() if "info" not in used}
     assert {"azure_account", "foundation"} == silent, "these only say what goes wrong, and retries at DEBUG"
+
+
+def test_the_lines_of_jobs_and_stores_that_the_page_shows_are_logged() -> None:
+    page = PAGE.read_text("utf-8").replace("\n    ", " ")
+    for package in ("adjunct_store", "coordination"):
+        calls = [call for module in MODULES if module.package == package for call in log_calls(module.tree)]
+        texts = [call.args[0].value for call in calls if isinstance(call.args[0], ast.Constant)]
+        patterns = [re.sub(r"%(\\\.\d)?[sdf]", ".+", re.escape(str(text))) for text in texts]
+        shown = re.findall(f"^INFO {package}: (.*)$", page, re.MULTILINE)
+        assert shown
+        for line in shown:
+            assert any(re.fullmatch(pattern, line) for pattern in patterns), line

@@ -38,7 +38,7 @@ while not all(name in Path(out).read_text() for name in ("azureblob.messagessent
 def documented_provider() -> str:
     """The `sitecustomize` of the page, which exports to a file, and more often."""
     page = (REPOSITORY / "docs" / "METRICS.md").read_text("utf-8")
-    (code,) = re.findall(r"```python\n# metrics/sitecustomize.py\n(.*?)```", page, re.DOTALL)
+    (code,) = re.findall(r"```python\n# monitoring/sitecustomize.py\n(.*?)```", page, re.DOTALL)
     code = code.replace("sys.stderr", 'open(__import__("os").environ["METRICS_FILE"], "a", buffering=1)')
     assert "5_000" in code
     return str(code.replace("5_000", "100"))
