@@ -193,7 +193,7 @@ def vacuum_lines(plan: VacuumPlan) -> list[str]:
         span = f"committed {time_text(first.written)} to {time_text(last.written)} UTC"
         lines += [
             f"{plan.stream}: versions {first.version} to {last.version} will be removed ({span});",
-            f"{_stay(plan)}.",
+            f"{_stay(plan)}. If one of those lists transactions, it stays without its rows.",
             "Their blobs belong to other streams and stay."
             if plan.log_only
             else f"Also removed: {plural(plan.blobs, 'blob')}, {plural(plan.rows, 'row')}, {size_text(plan.bytes)}.",
