@@ -130,7 +130,7 @@ SINK = OptionTable(
             "stream's columns. Streaming reads, when a writer adds a column: `fail` stops the query before the first "
             "row with it, and a restart reads the column; `ignore` leaves the column out.",
             "Encoding",
-            shown_default=f"`{ADD_COLUMNS}`, `{FAIL}`",
+            shown_default=f"`{ADD_COLUMNS}` (writes), `{FAIL}` (streaming reads)",
         ),
         Option("recordName", text(), "row", "Name of the record in an inferred schema.", "Encoding"),
         Option("recordNamespace", text(), None, "Namespace of the record in an inferred schema.", "Encoding"),
@@ -182,7 +182,13 @@ SINK = OptionTable(
         Option("metadata.*", text(), None, "Metadata of every blob.", "Blobs"),
         Option("tags.*", text(), None, "Index tags of every blob, at most 10. They need the tag permission.", "Blobs"),
         Option("accessTier", one_of(*TIERS), None, "Access tier of every blob.", "Blobs"),
-        Option("memoryBudget", byte_size(1 << 20), 128 << 20, "Memory of a task for all its open blobs.", "Uploading"),
+        Option(
+            "memoryBudget",
+            byte_size(1 << 20),
+            128 << 20,
+            "Memory of a task: two thirds for its open blobs, the rest for blocks being uploaded.",
+            "Uploading",
+        ),
         Option("threadPoolCount", integer(1, 64), 2, "Upload threads of a task.", "Uploading"),
         Option(
             "blockingQueueSize",
@@ -214,8 +220,8 @@ SINK = OptionTable(
             "checkpointBackup",
             text(),
             None,
-            "State, as `container/path`, to which each batch of a streaming query backs its checkpoint up before it is "
-            "committed. `checkpointLocation` is then on a disk of the driver, and may be lost with it.",
+            "Folder of the backup, as `container/path`: each batch of a streaming query backs its checkpoint up before "
+            "it is committed. `checkpointLocation` is then on a disk of the driver, and may be lost with it.",
             "Guarantee",
         ),
         Option("epoch", integer(0), None, "Fencing token: a writer of a lower epoch is refused.", "Guarantee"),

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _INTRODUCTION = """# Options
 
 The options of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream` with `format("azureblob")`. The case of
-keys is ignored. An unknown option or a malformed value is an error before the first task runs. Byte sizes are powers of
-1024.
+keys is ignored. An unknown option, one of the other kind of read, or a malformed value is an error before the first
+task runs. Byte sizes are powers of 1024.
 
 If `auth` is not set, it follows from the option that is: `connectionString`, `accountKey`, `sasToken`, `clientSecret`
 or `certificatePath`. If none of them is set, the first of the variables `AZURE_STORAGE_CONNECTION_STRING`,

@@ -45,14 +45,15 @@ def test_the_examples_of_the_guide_work(
         "flights": rows.select("origin", "dest", F.timestamp_seconds("second").alias("departure")),
         "take": lambda batch, _: taken.extend(batch.collect()),
     }
-    jobs, days, next_stream = (
+    upstream, downstream, days, next_stream = (
         re.sub("^account = .*$", f"account = {options!r}", code, flags=re.MULTILINE)
         .replace('"container/', f'"{container_name}/')
         .replace("checkpoints/", f"{tmp_path}/checkpoints/")
         for code in examples()
     )
 
-    exec(jobs, names)  # noqa: S102 - a file of this repository, here and below
+    exec(upstream, names)  # noqa: S102 - a file of this repository, here and below
+    exec(downstream, names)  # noqa: S102
     assert 4 == sum(row.type == "message" for row in taken)
     assert 8 == sum(row.type == "endOfStream" for row in taken)
 
