@@ -149,8 +149,8 @@ def test_views_are_tables(stream: StoredStream, spark: SparkSession) -> None:
 def test_control_messages_are_listed_without_reading_a_blob(stream: StoredStream, stored: Stored) -> None:
     stream.write([(1,)], "id long")
     entry = json.loads(stored.bytes(log_name("events", 0)))
-    message = {"partition": "0", "type": "watermark", "taskName": "t", "taskCount": 2, "timestamp": 1_359_633_605_000}
-    entry["control"] = [message]
+    message = {"type": "watermark", "taskName": "t", "taskCount": 2, "timestamp": 1_359_633_605_000}
+    entry["control"] = [message | {"partitions": ["0"]}]
     stored.client.upload_blob(log_name("events", 0), json.dumps(entry), overwrite=True)
     for name in stored.data():
         stored.client.delete_blob(name)

@@ -13,6 +13,7 @@ import pyspark
 import pytest
 from pyspark.errors import PySparkException
 
+from azureblob_source.log.boundary import Boundary, to_json
 from azureblob_source.log.naming import log_name
 from tests.spark.errors import error_of
 from tests.spark.versions import append_anyway, append_version
@@ -349,7 +350,7 @@ def test_removed_versions_are_an_error(job: ReadJob, stored: Stored) -> None:
     assert [1, 2, 3, 4, 5] == sorted(rows_of(job.run(startingVersion="0")))
     for number in range(6, 9):
         job.write(number)
-    stored.client.upload_blob("events/_log/_first.json", json.dumps({"formatVersion": 1, "first": 7}))
+    stored.client.upload_blob("events/_log/_first.json", to_json(Boundary(7)))
     for version in range(7):
         stored.client.delete_blob(log_name("events", version))
     sentence = error_of(job.run)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
+from azureblob_source.log.boundary import Boundary, to_json
 from tests.spark.errors import error_of
 from tests.spark.versions import append_version
 
@@ -179,7 +180,7 @@ def test_a_query_whose_versions_were_vacuumed_continues_with_a_new_checkpoint(
     follow(spark, options, target, tmp_path)
     for id_ in range(4, 8):
         append_version(options, target, pa.RecordBatch.from_pydict({"id": [id_]}))
-    stored.client.upload_blob("events/_log/_first.json", '{"formatVersion": 1, "first": 6}')
+    stored.client.upload_blob("events/_log/_first.json", to_json(Boundary(6)))
     for version in range(6):
         stored.client.delete_blob(f"events/_log/{version:020d}.json")
     sentence = error_of(lambda: follow(spark, options, target, tmp_path))
