@@ -507,7 +507,7 @@ def machine(  # noqa: C901 - a class with its rules
             Driver(self.shared, "q", self.draw, log_first).finish()
             head = CommitLog(self.shared.container, "flights").head()
             while head is not None and self.reader.at < head.version:
-                self.reader.step(killed=False)
+                self.reader.step(killed=self.reader.first_seen is None)  # each range that is left is read twice
                 self.renew()
             assert self.shared.all_rows == dict(self.reader.rows)
             seen["histories"] += 1
@@ -525,7 +525,7 @@ def explore(
 
 @pytest.mark.parametrize("limit", [None, 1])
 def test_a_reader_beside_killed_writers_sees_each_row_once(limit: int | None) -> None:
-    check_events(explore(Follower, limit=limit, examples=60), ("kills", "reader killed", "micro-batches"))
+    check_events(explore(Follower, limit=limit, examples=30), ("kills", "reader killed", "micro-batches"))
 
 
 @pytest.mark.long
