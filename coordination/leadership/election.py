@@ -7,6 +7,7 @@ follower ── acquire: Term ──────────────► lead
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
@@ -37,6 +38,11 @@ class TermEnd(Enum):
     TAKEN = "taken"
     REFUSED = "refused"
     RESIGNED = "resigned"
+
+    @property
+    def log_level(self) -> int:
+        """The level at which the end of such a term is logged."""
+        return logging.INFO if self is TermEnd.RESIGNED else logging.WARNING
 
 
 @dataclass(frozen=True)

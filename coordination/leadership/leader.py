@@ -189,8 +189,7 @@ class LeaderElector:
         with self._changed:
             if self._leading is None:
                 return
-            level = logging.INFO if ending is TermEnd.RESIGNED else logging.WARNING
-            logger.log(level, "epoch %d of %s ends: %s", self._leading, self._election.lease.target, reason)
+            logger.log(ending.log_level, "epoch %d of %s ends: %s", self._leading, self._election.lease.target, reason)
             self._leading, self._stopping = None, self._stopping or self._once
             self._metrics.count("termsEnded", reason=ending.value)
             self._may_release = False

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from azure_account.location import Location
 from coordination.connect import brief_account
-from coordination.leadership.election import Deposed, Elected, Election, TermEnd
+from coordination.leadership.election import Deposed, Elected, Election
 from coordination.leadership.lease import Lease
 from coordination.metrics import ProcessorMetrics
 from coordination.names import check_processor, names_of
@@ -174,8 +174,7 @@ class JobCoordinator:
             logger.info("%s: %s leads, in epoch %d", self._election.lease.target, self.processor, change.term.epoch)
         elif isinstance(change, Deposed):
             self._metrics.count("termsEnded", reason=change.ending.value)
-            level = logging.INFO if change.ending is TermEnd.RESIGNED else logging.WARNING
-            text = "%s: %s does not lead any more, epoch %d ends: %s"
+            level, text = change.ending.log_level, "%s: %s does not lead any more, epoch %d ends: %s"
             logger.log(level, text, self._election.lease.target, self.processor, change.term.epoch, change.reason)
 
     def _repeat(self, act: Callable[[], object], left: Callable[[], float]) -> None:
