@@ -20,7 +20,8 @@ class Heartbeat:
 
     stated, counter: of the row that was written last, whether storage has confirmed it or not.
     confirmed_at: when the last heartbeat that was confirmed had begun.
-    led: the epoch in which the renewals of the lease are its heartbeats. told: the epoch in which its row says so.
+    led: the epoch in which the renewals of the lease are its heartbeats.
+    confirmed_epoch: the epoch in which it leads by the last row that storage has confirmed.
     expired: it was overdue, and stays so until it has joined again: others may have its tasks.
     """
 
@@ -28,7 +29,7 @@ class Heartbeat:
     confirmed_at: float
     counter: int = 0
     led: int | None = None
-    told: int | None = None
+    confirmed_epoch: int | None = None
     expired: bool = False
 
     def overdue(self, now: float, leads: int | None, after: float) -> bool:
@@ -42,7 +43,7 @@ class Heartbeat:
 
     def due(self, renewed: int | None, waits: str) -> bool:
         """Whether the row is to be written. renewed: the epoch in which the lease was renewed lately."""
-        return renewed is None or self.told != renewed or waits != self.stated.waits
+        return renewed is None or self.confirmed_epoch != renewed or waits != self.stated.waits
 
     def counted_up(self, renewed: int | None, waits: str) -> Heartbeat:
         """The next heartbeat, before its row is written: from now on the row may say that the processor leads."""
@@ -59,7 +60,7 @@ class Heartbeat:
 
     def rejoining(self) -> Heartbeat:
         """The first one under another id."""
-        return replace(self._next(replace(self.stated, leads=None)), led=None, told=None, expired=True)
+        return replace(self._next(replace(self.stated, leads=None)), led=None, confirmed_epoch=None, expired=True)
 
     def rejoined(self, begun: float) -> Heartbeat:
         """Storage has confirmed the first row under another id."""
@@ -67,7 +68,7 @@ class Heartbeat:
 
     def confirmed(self, leads: int | None, begun: float) -> Heartbeat:
         """Storage has confirmed a row in time that says that the processor leads in this epoch, or not."""
-        return replace(self, led=leads, told=leads, confirmed_at=begun)
+        return replace(self, led=leads, confirmed_epoch=leads, confirmed_at=begun)
 
     def row(self, processor: str, version: int | None) -> ProcessorRow:
         """The processor's row, under the version of the job model that it has confirmed."""

@@ -407,7 +407,7 @@ class Participant:
             return ended
         if self._heartbeat.led is not None and not self.overdue:
             self._count_up(steps_down=True)
-            if self._heartbeat.told is not None:
+            if self._heartbeat.confirmed_epoch is not None:
                 return None
         self._stands_from = self._clock.monotonic() + 2 * self._timing.death
         return self._election.resign()

@@ -15,7 +15,7 @@ FIRST = Heartbeat(ProcessorDeclaration(14.0, "digest", "one"), confirmed_at=0.0)
 
 
 @dataclass
-class Told:
+class StoredRow:
     """What storage has, and the last moments that others count from."""
 
     row: ProcessorRow
@@ -30,16 +30,16 @@ answers = st.sampled_from(("done", "lost answer", "lost"))
 def test_who_is_not_overdue_has_counted_up_lately_or_its_row_says_that_it_leads(
     steps: list[tuple[float, int | None, str, str]],
 ) -> None:
-    last, now, stored = FIRST, 0.0, Told(FIRST.row("p", None))
+    last, now, stored = FIRST, 0.0, StoredRow(FIRST.row("p", None))
     for seconds, leads, answer, waits in steps:
         now += seconds
         if last.overdue(now, leads, AFTER):
             last = replace(last, expired=True)
             assert last.overdue(now, last.led, AFTER), "it stays so"
             continue
-        assert last.due(leads, waits) or (leads, waits) == (last.told, last.stated.waits)
+        assert last.due(leads, waits) or (leads, waits) == (last.confirmed_epoch, last.stated.waits)
         assert last.due(None, waits), "who does not lead counts up always"
-        if leads is not None and leads == last.told == stored.row.stated.leads:
+        if leads is not None and leads == last.confirmed_epoch == stored.row.stated.leads:
             assert not last.due(leads, last.stated.waits)
             continue  # the lease protects it, and the next leader knows by the row that it does
         assert now - stored.counted_at < AFTER or leads == last.led
@@ -47,10 +47,10 @@ def test_who_is_not_overdue_has_counted_up_lately_or_its_row_says_that_it_leads(
             last = last.counted_up(leads, waits)
             if answer != "lost":
                 assert last.counter > stored.row.counter
-                stored = Told(last.row("p", 7), now)
+                stored = StoredRow(last.row("p", 7), now)
             if answer == "done":
                 last = last.confirmed(leads, now)
-                assert (leads, waits, leads) == (stored.row.stated.leads, stored.row.stated.waits, last.told)
+                assert (leads, waits, leads) == (stored.row.stated.leads, stored.row.stated.waits, last.confirmed_epoch)
 
 
 @given(epochs, epochs)
