@@ -20,7 +20,7 @@ from foundation.errors import ConfigurationError, NotFoundError
 from tools import reporting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 LEASE = LeaseTiming(duration=15, renew_every=0.05, poll_every=0.05, request=0.1, margin=14.5)
 TIMING = CoordinatorTiming(heartbeat=0.05, death=1.5, margin=0.5, request=0.1, barrier=5)
@@ -58,14 +58,6 @@ class Listener:
 
     def on_coordinator_failure(self, error: Exception) -> None:
         self.failure = error
-
-
-@pytest.fixture
-def started() -> Iterator[list[JobCoordinator]]:
-    coordinators: list[JobCoordinator] = []
-    yield coordinators
-    for coordinator in coordinators:
-        coordinator.stop()
 
 
 def start(

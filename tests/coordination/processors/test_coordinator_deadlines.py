@@ -36,7 +36,7 @@ from tests.coordination.processors.test_coordinator import LEASE, Listener, star
 from tests.coordination.processors.test_coordinator import TIMING as QUICK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from azure_account.memory.faults import NumberedAttempt
     from foundation.clock import ManualClock
@@ -49,14 +49,6 @@ OURS = ProcessorDeclaration(death=TIMING.death)
 
 def seen(published: PublishedModel, *rows: ProcessorRow, begun: float) -> Observation:
     return Observation(1, published, rows, begun, False, True, ("t1", "t2"))
-
-
-@pytest.fixture
-def started() -> Iterator[list[JobCoordinator]]:
-    coordinators: list[JobCoordinator] = []
-    yield coordinators
-    for coordinator in coordinators:
-        coordinator.stop()
 
 
 def test_a_processor_is_judged_by_the_time_before_its_row_was_read() -> None:

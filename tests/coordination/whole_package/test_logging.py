@@ -11,8 +11,6 @@ from tests.coordination.leadership.electing import Recorder, elector, wait_for
 from tests.coordination.processors.test_coordinator import TASKS, Listener, shared, start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from azure_account.memory.account import MemoryAccount
     from coordination.leadership.leader import LeaderElector
     from coordination.processors.coordinator import JobCoordinator
@@ -42,14 +40,6 @@ def test_a_term_that_begins_and_one_that_is_resigned_are_one_line_each(
     assert begins.split()[2] == ends.split()[2]
     assert ends.endswith("ends: it resigned")
     assert ends.startswith("INFO")
-
-
-@pytest.fixture
-def started() -> Iterator[list[JobCoordinator]]:
-    coordinators: list[JobCoordinator] = []
-    yield coordinators
-    for coordinator in coordinators:
-        coordinator.stop()
 
 
 def test_a_job_logs_its_leader_its_tasks_and_its_barriers(
