@@ -59,16 +59,13 @@ class RefusesTags(MemoryService):
         condition: Condition,
         lease_id: str | None,
     ) -> str:
-        self._check(attributes)
-        return super().put(container, blob, data, attributes, condition, lease_id)
-
-    def _check(self, attributes: BlobAttributes) -> None:
         if attributes.tags:
             try:
                 self.together.wait(2)
             except threading.BrokenBarrierError:
                 self.together.reset()
             raise ConfigurationError("400 FeatureNotSupportedForAccount")
+        return super().put(container, blob, data, attributes, condition, lease_id)
 
 
 def test_an_account_without_tags_backs_up_many_files_and_says_so_once(
