@@ -2,7 +2,7 @@
 
     begin ─► rows and watermarks of the run ─► finish ─► the end of all tasks
 
-Both look at the control messages of the newest generation. A stream has one job at a time. Two jobs see each other only
+Both look at the control messages of the newest generation, and at what was written after its end. A stream has one job at a time. Two jobs see each other only
 in what they have written, so a run that finds messages of another query, or an end, that it has not written raises. Its
 rows must not stay behind an end that came too early: then it writes another end, in the next generation, and raises.
 """
@@ -26,13 +26,14 @@ ALL = ""
 
 @dataclass(frozen=True)
 class SentMessages:
-    """The messages of one generation that a query has written for a task into a partition.
+    """The messages of a generation that a query has written for a task into a partition.
 
     last, end: the positions in the partition of the last message that is no end, and of the last end; -1 for none.
     Positions rise in the order in which messages were written; if that is not known, all are 0.
     """
 
     partition: str | None
+    generation: int
     task: str
     query: str | None
     task_count: int
@@ -50,7 +51,7 @@ class NewestGeneration:
     senders: each task that has sent a message, with the query that wrote it, None if that is not known.
     ended, ended_everywhere: the tasks that have ended in some partition, in all partitions. They differ if a job died
     while it wrote an end, and the transport makes a batch visible bit by bit, as Kafka does.
-    written_after: the queries that have written messages after all ends.
+    written_after: the queries that have written messages of any generation after all ends of this one.
     """
 
     generation: int
@@ -72,9 +73,11 @@ class NewestGeneration:
         return ALL in self.ended_everywhere or 0 < self.task_count <= len(self.ended_everywhere - {ALL})
 
 
-def newest_of(generation: int, sent: Iterable[SentMessages]) -> NewestGeneration:
-    """The newest generation by its messages; at least one."""
-    found = list(sent)
+def newest_of(sent: Iterable[SentMessages]) -> NewestGeneration:
+    """The newest generation by its messages; at least one. Those of others count for `written_after` only."""
+    messages = list(sent)
+    generation = max(each.generation for each in messages)
+    found = [each for each in messages if each.generation == generation]
     ends: dict[str, set[str | None]] = defaultdict(set)
     last_end: dict[str | None, int] = defaultdict(lambda: -1)
     for each in found:
@@ -90,7 +93,7 @@ def newest_of(generation: int, sent: Iterable[SentMessages]) -> NewestGeneration
         frozenset((each.task, each.query) for each in found),
         frozenset(ends),
         frozenset(task for task, places in ends.items() if len(places) >= expected),
-        frozenset(each.query for each in found if each.last > last_end[each.partition]),
+        frozenset(each.query for each in messages if each.last > last_end[each.partition]),
     )
 
 

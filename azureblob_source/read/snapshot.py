@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from arrow_avro import arrow_schema, header_schema, read_header, superset
@@ -135,9 +136,9 @@ def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False
 
 
 def newest_generation(log: CommitLog) -> list[LogEntry]:
-    """The entries that have control messages of the newest generation, from the head back, and perhaps some before.
+    """The entries from the first control message of the newest generation on, and perhaps some before.
 
-    It ends at an end of a lower generation: its job has written nothing after that. `NotFoundError` without entries.
+    It goes back from the head to an end of a lower generation, which that message follows. `NotFoundError` without entries.
     """
     head, first = log.head(), log.first()
     if head is None or first is None:
@@ -152,11 +153,12 @@ def newest_generation(log: CommitLog) -> list[LogEntry]:
 
 
 def _has_earlier_end(entries: Sequence[LogEntry]) -> bool:
-    """Whether a generation has ended before a higher one, by the control messages of the entries."""
+    """Whether a generation has ended before the first message of a higher one, by the control messages of entries."""
     control = [message for entry in entries_in_effect(entries) for message in entry.control]
     generations = [(message.get("generation") or 0, message.get("type") == "endOfStream") for message in control]
     newest = max((generation for generation, _ in generations), default=0)
-    return any(is_end and generation < newest for generation, is_end in generations)
+    before = takewhile(lambda each: each[0] < newest, generations)
+    return any(is_end for _, is_end in before)
 
 
 def _no_log(log: CommitLog) -> NotFoundError:

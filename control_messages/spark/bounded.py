@@ -174,7 +174,7 @@ def _newest(control: DataFrame | None) -> NewestGeneration | None:
     is_end = F.col("type") == "endOfStream"
     position = F.col("position") if "position" in known else F.lit(0)
     query = F.col("transactionId") if "transactionId" in known else F.lit(None).cast("string")
-    generation = F.coalesce("generation", F.lit(0)).alias("generation")
+    generation = F.coalesce("generation", F.lit(0)).cast("bigint").alias("generation")
     name = F.coalesce("taskName", F.lit(ALL)).alias("task")
     sent = control.groupBy(generation, F.col("partition").cast("string"), name, query.alias("query")).agg(
         F.max(F.coalesce("taskCount", F.lit(1))).alias("task_count"),
@@ -183,9 +183,11 @@ def _newest(control: DataFrame | None) -> NewestGeneration | None:
         F.max(F.when(is_end, position).otherwise(F.lit(-1))).alias("end"),
     )
     columns = F.struct(*(each.name for each in fields(SentMessages)))
-    rows = sent.groupBy("generation").agg(F.collect_list(columns).alias("sent"))
-    newest = rows.orderBy(F.desc("generation")).limit(1).collect()
-    return newest_of(newest[0].generation, (SentMessages(*each) for each in newest[0].sent)) if newest else None
+    rows = sent.groupBy("generation").agg(F.collect_list(columns).alias("sent")).orderBy(F.desc("generation"))
+    if "position" not in known:  # by which alone the messages of older generations count
+        rows = rows.limit(1)
+    found = [SentMessages(*each) for row in rows.collect() for each in row.sent]
+    return newest_of(found) if found else None
 
 
 class Transport(Protocol):
@@ -202,7 +204,7 @@ class Transport(Protocol):
         """Write a batch of envelopes."""
 
     def control(self, spark: SparkSession) -> DataFrame | None:
-        """The control messages, at least those of the newest generation.
+        """The control messages, at least those of the newest generation and those after.
 
         Columns type, generation, taskName, taskCount, partitionCount and partition.
         If it is known, column transactionId has the id of the streaming query that wrote a message, and position

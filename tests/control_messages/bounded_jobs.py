@@ -53,9 +53,16 @@ class Rules:
     takes_any_end: bool = False
     """An end that is there is taken for the end of the run, whoever wrote it."""
     remembers: bool = True
+    older_count: bool = True
+    """Messages of older generations count when they come after the end."""
     names_all: bool = False
     completes_ends: bool = False
     """A part of an end is taken for that of a run that has died, and completed before the rows of the next run."""
+
+    def newest(self, sent: Iterable[SentMessages]) -> NewestGeneration:
+        found = list(sent)
+        newest = max(each.generation for each in found)
+        return runs.newest_of(each for each in found if self.older_count or each.generation == newest)
 
     def begin(self, job: Job, newest: NewestGeneration | None) -> int:
         return runs.begin(job, self._seen(newest))
@@ -77,7 +84,7 @@ def sent(
     partition: str, task: str, *, last: int = -1, end: int = -1, query: str | None = None, partitions: int = 1
 ) -> SentMessages:
     """What a query has sent for one of two tasks."""
-    return SentMessages(partition, task, query, 1 if task == "" else 2, partitions, last, end)
+    return SentMessages(partition, 3, task, query, 1 if task == "" else 2, partitions, last, end)
 
 
 @dataclass
@@ -92,27 +99,17 @@ class Stream:
     atomic: bool = True
     seen: Counter[str] = field(default_factory=Counter)
 
-    def newest(self) -> NewestGeneration | None:
+    def newest(self, rules: Rules) -> NewestGeneration | None:
         """The newest generation, as `run_bounded` reads it."""
-        control = [item for item in self.items if isinstance(item, Written)]
-        if not control:
-            return None
-        generation = max(each.message.generation for each in control)
-        return runs.newest_of(
-            generation,
-            (
-                self._sent(each, position)
-                for position, each in enumerate(self.items)
-                if isinstance(each, Written) and each.message.generation == generation
-            ),
-        )
+        sent = [self._sent(each, position) for position, each in enumerate(self.items) if isinstance(each, Written)]
+        return rules.newest(sent) if sent else None
 
     def _sent(self, written: Written, position: int) -> SentMessages:
         message, is_end = written.message, isinstance(written.message, EndOfStream)
         last, end = (-1, position) if is_end else (position, -1)
-        return SentMessages(
-            str(written.partition), message.task or "", written.query, message.task_count, PARTITIONS, last, end
-        )
+        task, count = message.task or "", message.task_count
+        of = (str(written.partition), message.generation, task, written.query, count, PARTITIONS)
+        return SentMessages(*of, last, end)
 
     def write(self, messages: Iterable[Watermark | EndOfStream], query: str | None) -> Iterator[None]:
         """Messages to every partition; a step after each, unless a batch is atomic."""
@@ -155,7 +152,7 @@ class BoundedJob:
 
     def run(self) -> Iterator[None]:
         """The steps of a run. Returns when it has succeeded; raises ControlMessageError."""
-        newest = self.stream.newest()
+        newest = self.stream.newest(self.rules)
         generation = self.rules.begin(Job(self.producer, self.query), newest)
         yield
         part_of_an_end = newest is not None and bool(newest.ended) and not newest.over
@@ -171,7 +168,7 @@ class BoundedJob:
             self.read += 1
             yield from self.stream.write(sent, self.query)
             yield
-        done = self.rules.finish(Job(self.producer, self.query), generation, self.stream.newest())
+        done = self.rules.finish(Job(self.producer, self.query), generation, self.stream.newest(self.rules))
         yield
         if done.ends is not None:
             yield from self._end(done.ends, nameless=done.nameless)
@@ -215,11 +212,12 @@ def _producer(shape: str, number: int) -> ProducerSpec:
 
 
 def _night(rng: random.Random, stream: Stream, jobs: list[BoundedJob]) -> bool:
-    """Every job runs once, and again after it has died. Returns whether one has failed."""
+    """Every job runs once, some again for new rows, and again after it has died. Returns whether one has failed."""
     failed, running = False, {job.number: job.run() for job in jobs}
-    overlaps = rng.random() < 0.7
+    overlaps, pace = rng.random() < 0.7, rng.choice([(1, 1), (1, 6), (6, 1)])
     while running:
-        number = rng.choice(list(running)) if overlaps else min(running)
+        waiting = list(running)
+        number = rng.choices(waiting, [pace[each] for each in waiting])[0] if overlaps else min(waiting)
         job, chance = jobs[number], rng.random()
         if chance < 0.05:
             stream.seen["died"] += 1
@@ -227,7 +225,7 @@ def _night(rng: random.Random, stream: Stream, jobs: list[BoundedJob]) -> bool:
             running[number] = job.run()
         elif chance < 0.07 and stream.items:
             stream.seen["stray end"] += 1
-            newest = stream.newest()
+            newest = stream.newest(job.rules)
             generation = 0 if newest is None else newest.generation
             ended = replace(job.producer, generation=generation).end_of_stream([rng.choice(job.producer.names)])
             stream.items += [Written(partition, end, None) for partition in range(PARTITIONS) for end in ended]
@@ -237,6 +235,10 @@ def _night(rng: random.Random, stream: Stream, jobs: list[BoundedJob]) -> bool:
         except StopIteration:
             stream.seen["succeeded"] += 1
             del running[number]
+            if running and rng.random() < 0.4:
+                stream.seen["ran again beside the other"] += 1
+                job.rows += rng.randint(0, 2)
+                running[number] = job.run()
         except ControlMessageError:
             stream.seen["refused"] += 1
             failed = True
@@ -250,7 +252,7 @@ def _until_it_succeeds(job: BoundedJob, stream: Stream) -> None:
         error = _error_of(job)
         if error is None:
             return
-        newest = stream.newest()
+        newest = stream.newest(job.rules)
         assert newest is not None
         if f"generation={newest.generation + 1})" in str(error):
             stream.seen["took over"] += 1

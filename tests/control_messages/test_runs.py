@@ -18,6 +18,7 @@ EVENTS = (
     "died",
     "stray end",
     "began after a part of an end",
+    "ran again beside the other",
     "succeeded",
     "refused",
     "took over",
@@ -48,6 +49,7 @@ def test_no_row_stays_behind_the_last_end_in_many_histories() -> None:
         pytest.param(Rules(sees_others=False), "come after the last end|a contradiction", id="others are not seen"),
         pytest.param(Rules(takes_any_end=True), "come after the last end|does not end", id="any end is the own"),
         pytest.param(Rules(remembers=False), "come after the last end", id="rows of a run that died are forgotten"),
+        pytest.param(Rules(older_count=False), "come after the last end", id="rows of an older generation are forgotten"),
         pytest.param(Rules(names_all=True), "a contradiction", id="a run without rows names its tasks"),
         pytest.param(Rules(completes_ends=True), "the end before", id="a part of an end is completed before rows"),
     ],
@@ -58,11 +60,11 @@ def test_wrong_rules_are_caught(rules: Rules, found: str) -> None:
 
 
 def test_a_task_has_ended_everywhere_once_all_partitions_that_are_stated_have_its_end() -> None:
-    half = newest_of(3, [sent("0", "a", end=7, partitions=2), sent("0", "b", last=5, partitions=2)])
+    half = newest_of([sent("0", "a", end=7, partitions=2), sent("0", "b", last=5, partitions=2)])
     assert (frozenset({"a"}), frozenset()) == (half.ended, half.ended_everywhere)
-    whole = newest_of(3, [sent("0", "a", end=7, partitions=2), sent("1", "a", end=8, partitions=2)])
+    whole = newest_of([sent("0", "a", end=7, partitions=2), sent("1", "a", end=8, partitions=2)])
     assert frozenset({"a"}) == whole.ended_everywhere
-    assert newest_of(3, [sent(number, "", end=1, partitions=2) for number in "01"]).over
+    assert newest_of([sent(number, "", end=1, partitions=2) for number in "01"]).over
 
 
 def test_rows_after_the_end_of_some_tasks_get_a_generation_of_their_own_and_no_end_before_them() -> None:
