@@ -200,6 +200,13 @@ SINK = OptionTable(
         ),
         Option("flushTimeoutMs", milliseconds(), 180_000, "Time limit for a task's last uploads.", "Uploading"),
         Option(
+            "checkpointInterval",
+            integer(1),
+            64,
+            "Versions from one checkpoint of the log to the next: a read gets the newest one and the entries since.",
+            "Guarantee",
+        ),
+        Option(
             "closeTimeoutMs", milliseconds(), 300_000, "Time limit for publishing the blobs of a batch.", "Uploading"
         ),
         Option(

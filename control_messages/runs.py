@@ -2,9 +2,10 @@
 
     begin ─► rows and watermarks of the run ─► finish ─► the end of all tasks
 
-Both look at the control messages of the newest generation, and at what was written after its end. A stream has one job at a time. Two jobs see each other only
-in what they have written, so a run that finds messages of another query, or an end, that it has not written raises. Its
-rows must not stay behind an end that came too early: then it writes another end, in the next generation, and raises.
+Both look at the control messages of the newest generation, and at what was written after its end. A stream has one job
+at a time. Two jobs see each other only in what they have written, so a run that finds messages of another query, or an
+end, that it has not written raises. Its rows must not stay behind an end that came too early: then it writes another
+end, in the next generation, and raises.
 """
 
 from __future__ import annotations

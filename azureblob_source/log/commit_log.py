@@ -17,12 +17,13 @@ the new log: searches pass over it, and the writer that needs its version delete
 from __future__ import annotations
 
 import logging
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NoReturn
 
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import IF_ABSENT, Condition, Conflict, Done
 from azureblob_source.log.boundary import read_boundary
+from azureblob_source.log.checkpoint.hint import hinted
 from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.folder import check_no_files
 from azureblob_source.log.naming import log_name, log_prefix, log_version, schema_name
@@ -37,12 +38,15 @@ if TYPE_CHECKING:
     from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
     from azureblob_source.log.boundary import Boundary
+    from azureblob_source.log.checkpoint.store import CheckpointStore
     from azureblob_source.log.entry import Draft, LastCommitted, Transaction
     from foundation.clock import Clock
 
 logger = logging.getLogger("azureblob_source")
 
 _RECENT_SECONDS = 30.0
+_RECENT_BLOBS = 2000
+"""Entries and their blobs that are remembered for the next checkpoint."""
 _TRUSTED_SECONDS = 600.0
 """How long a head without a successor is taken to be above the boundary. A vacuum keeps what is younger than an hour,
 so within this time none can have deleted both the head and its successor."""
@@ -78,6 +82,7 @@ class CommitLog:
         self._listing: LogEntry | None = None
         """The entry that lists the transactions, of those that were needed last."""
         self._boundary_read_at = 0.0
+        self._recent: dict[int, LogEntry] = {}
 
     def facts(self) -> LogFacts:
         """What another process can begin with, which then does not search for it."""
@@ -162,14 +167,18 @@ class CommitLog:
     def _reset(self) -> None:
         """Drop everything that is known of the log."""
         self._forget()
-        self._listing, self.notes = None, StreamNotes()
+        self._listing, self.notes, self._recent = None, StreamNotes(), {}
         self.kept_from, self._boundary_read_at = 0, 0.0
 
     def _keep(self, head: LogEntry | None) -> None:
         """Remember the newest entry; None if there is none."""
         self._head, self._looked = head, True
-        if head is not None and head.lists:
-            self._listing = head
+        if head is not None:
+            self._recent[head.version] = head
+            while sum(1 + len(entry.blobs) for entry in self._recent.values()) > _RECENT_BLOBS:
+                del self._recent[min(self._recent)]
+            if head.lists:
+                self._listing = head
 
     def _forget(self) -> None:
         """Drop what is known of the head: the next call searches for it."""
@@ -264,10 +273,23 @@ class CommitLog:
         """Whether this object has read the boundary within half a minute: the process was not paused for longer."""
         return self._clock.monotonic() - self._boundary_read_at < _RECENT_SECONDS
 
+    @cached_property
+    def checkpoints(self) -> CheckpointStore:
+        """The checkpoints of the log."""
+        from azureblob_source.log.checkpoint.store import CheckpointStore  # noqa: PLC0415 - loads Arrow, for few calls
+
+        return CheckpointStore(self.container, self.stream)
+
+    def checkpoint_hint(self) -> int:
+        """The version of the newest checkpoint, as far as is known; -1 for none. It is read once."""
+        if self.notes.checkpoint is None:
+            self.notes.checkpoint = hinted(self.container, self.stream)
+        return self.notes.checkpoint
+
     def first(self) -> int | None:
         """The oldest version kept, None if the log is empty."""
         first = self.refresh_boundary().first
-        return first if self._exists(first) else self._find_oldest(first)
+        return first if self.has(first) else self._find_oldest(first)
 
     def read(self, version: int) -> LogEntry:
         """One entry. `NotFoundError`, which names the oldest kept, if that version is not, or no longer, in the log."""
@@ -289,10 +311,17 @@ class CommitLog:
             if version not in known or version < self.kept_from:
                 if self._head is not None and not self._is_there(self._head):
                     self._fail_deleted()
-                raise self._not_kept(version)
+                raise self.not_kept(version)
         if self._head is not None and any(known[each].log_id != self._head.log_id for each in versions):
             self._fail_deleted()
         return [known[version] for version in versions]
+
+    def recent_entries(self, first: int, last: int) -> list[LogEntry]:
+        """The same, but those that this process has put or read lately are not read again."""
+        known = {version: self._recent[version] for version in range(first, last + 1) if version in self._recent}
+        unknown = [version for version in range(first, last + 1) if version not in known]
+        known |= {entry.version: entry for entry in (self.entries(unknown[0], unknown[-1]) if unknown else ())}
+        return [known[version] for version in range(first, last + 1)]
 
     def history(self, last: int | None = None) -> list[LogEntry]:
         """Every entry kept, up to version `last`, by default the head as of now. `NotFoundError` if it is not kept."""
@@ -313,7 +342,7 @@ class CommitLog:
         while True:
             oldest = max(last.since, self.kept_from)
             if oldest > version:
-                raise self._not_kept(version)
+                raise self.not_kept(version)
             try:
                 return self.entries(oldest, version)
             except NotFoundError:  # the oldest were deleted, perhaps by a vacuum while they were read
@@ -428,7 +457,7 @@ class CommitLog:
         start = known if self._head is None else max(self._head.version, known or 0)
         if start is not None and start >= self.kept_from:
             return start
-        if self.kept_from or self._exists(0):
+        if self.kept_from or self.has(0):
             return self.kept_from
         return self.refresh_boundary().first or self._find_oldest(0)
 
@@ -450,18 +479,19 @@ class CommitLog:
     def _newest(self, known: int) -> int:
         """The newest version, given one that exists."""
         step = 1
-        while self._exists(known + step):
+        while self.has(known + step):
             known, step = known + step, step * 2
         missing = known + step
         while missing - known > 1:
             middle = (known + missing) // 2
-            if self._exists(middle):
+            if self.has(middle):
                 known = middle
             else:
                 missing = middle
         return known
 
-    def _exists(self, version: int) -> bool:
+    def has(self, version: int) -> bool:
+        """Whether there is an entry of this version, even below the boundary."""
         return self.container.properties(log_name(self.stream, version)) is not None
 
     def _find(self, version: int) -> LogEntry | None:
@@ -471,7 +501,8 @@ class CommitLog:
         found = concurrent_map(self._find, versions, self.readers, after_error="abandon")
         return {version: entry for version, entry in zip(versions, found, strict=True) if entry is not None}
 
-    def _not_kept(self, version: int) -> NotFoundError:
+    def not_kept(self, version: int) -> NotFoundError:
+        """The error for a version that is not, or no longer, in the log."""
         oldest, head = self.first(), self.refresh()
         known, step = "the log is empty", "Ask for a version that is kept."
         if oldest is not None and head is not None:

@@ -3,6 +3,9 @@
     <stream>[/<partition>]/yyyy/MM/dd/HH/mm-ss[-xxxxxxxx].avro[.gz]     data
     <stream>/_log/<20-digit version>.json                               commit log
     <stream>/_log/_first.json                                           its retention boundary
+    <stream>/_log/_checkpoint.json                                      where its newest checkpoint is: a hint
+    <stream>/_iceberg/metadata/snap-<20-digit version>.avro             checkpoints of the log
+    <stream>/_iceberg/metadata/m-<20-digit version>-<digest>.avro       their manifests
     <stream>/_schemas/<fingerprint>.avsc                                writer schemas
     _batches/<transaction id>/_log/<20-digit version>.json              batch log: batch entries
 
@@ -26,6 +29,7 @@ BATCHES = "_batches"
 """Level above the batch logs."""
 
 _VERSION_DIGITS = 20
+_CHECKPOINT_NAME = re.compile(r".*/_iceberg/metadata/snap-(\d{20})\.avro")
 _LOG_NAME = re.compile(r"(.*)/_log/(\d{20})\.json")
 _DATA_NAME = re.compile(r".+/\d{4}/\d\d/\d\d/\d\d/\d\d-\d\d(?:-([^/]+))?\.avro(?:\.gz)?")
 # What a path, a URL, Hive-style partition discovery or Azure would read as something other than plain text.
@@ -143,6 +147,11 @@ def log_prefix(stream: str) -> str:
     return f"{stream}/_log/"
 
 
+def hundred_prefix(stream: str, version: int) -> str:
+    """Prefix of the hundred log entries to which a version belongs."""
+    return f"{log_prefix(stream)}{version:0{_VERSION_DIGITS}d}"[:-2]
+
+
 def log_name(stream: str, version: int) -> str:
     """Name of one entry of a stream's commit log."""
     return f"{log_prefix(stream)}{version:0{_VERSION_DIGITS}d}.json"
@@ -163,6 +172,38 @@ def log_stream(name: str) -> str | None:
 def boundary_name(stream: str) -> str:
     """Name of the blob that holds the retention boundary of a stream's log."""
     return f"{log_prefix(stream)}_first.json"
+
+
+def metadata_prefix(stream: str) -> str:
+    """Prefix of the checkpoints of a stream's log."""
+    return f"{stream}/_iceberg/metadata/"
+
+
+def checkpoint_name(stream: str, version: int) -> str:
+    """Name of the checkpoint at a version."""
+    return f"{checkpoint_prefix(stream)}{version:0{_VERSION_DIGITS}d}.avro"
+
+
+def checkpoint_prefix(stream: str, version: int | None = None, span: int = 0) -> str:
+    """Prefix of checkpoints, by default of all; else of those whose versions differ in the last `span` digits."""
+    digits = "" if version is None else f"{version:0{_VERSION_DIGITS}d}"[: _VERSION_DIGITS - span]
+    return f"{metadata_prefix(stream)}snap-{digits}"
+
+
+def checkpoint_version(name: str) -> int | None:
+    """The version that a checkpoint's name carries, or None for any other name."""
+    match = _CHECKPOINT_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def manifest_name(stream: str, version: int, digest: str) -> str:
+    """Name of a manifest that the checkpoint at a version writes."""
+    return f"{metadata_prefix(stream)}m-{version:0{_VERSION_DIGITS}d}-{digest}.avro"
+
+
+def hint_name(stream: str) -> str:
+    """Name of the blob that says where the newest checkpoint is."""
+    return f"{log_prefix(stream)}_checkpoint.json"
 
 
 def probe_name(stream: str, digest: str) -> str:

@@ -30,12 +30,14 @@ class StreamNotes:
     published_up_to: every entry up to this version is known to be published.
     schemas: fingerprints of the writer schemas that are known to be stored beside the log.
     schema_texts: JSON of writer schemas that were read, by fingerprint.
+    checkpoint: the version of the newest checkpoint, as far as is known.
     probed: attributes, and whether with deletes, that the service is known to allow (`Publisher.probe_service`).
     """
 
     published_up_to: int = -1
     schemas: set[str] = field(default_factory=set)
     schema_texts: dict[str, str] = field(default_factory=dict)
+    checkpoint: int | None = None
     probed: list[tuple[BlobAttributes, bool]] = field(default_factory=list)
 
     def published(self, version: int) -> None:

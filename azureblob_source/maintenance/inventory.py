@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.folder import is_avro, is_visible, strangers
-from azureblob_source.log.live import live_blobs
+from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import is_batch_log, log_stream
-from azureblob_source.read.blobs import name_time
+from azureblob_source.log.times import name_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,7 +62,7 @@ def _summary(log: CommitLog, foreign: Iterable[str]) -> StreamSummary | None:
     head, first = log.refresh(), log.first()
     if head is None or first is None:
         return None
-    live = live_blobs(log.live_entries(head.version)).values()
+    live = blobs_live_at(log, head.version)
     return StreamSummary(
         name=log.stream,
         blobs=len(live),

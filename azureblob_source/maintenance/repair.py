@@ -17,6 +17,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import DISCARDED, attempt_of
 from azureblob_source.log.folder import strangers
 from azureblob_source.log.live import first_unpublished, live_blobs
+from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import BATCHES, is_batch_log, is_data, log_stream
 from azureblob_source.log.publish import drop_staged_blocks, still_there
 from azureblob_source.log.roll_forward import publish_committed
@@ -152,7 +153,7 @@ def missing_blobs(log: CommitLog) -> list[BlobEntry]:
     if head is None:
         return []
     there = {blob.name for blob in log.container.list(f"{log.stream}/", uncommitted=True)}
-    return [blob for name, blob in live_blobs(log.live_entries(head.version)).items() if name not in there]
+    return [blob for blob in blobs_live_at(log, head.version) if blob.name not in there]
 
 
 def repair(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from azureblob_source.log.folder import visible_blobs
+from azureblob_source.log.times import microseconds, name_time, ordered, times_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
 
     from azure_account.values import BlobProperties
     from azureblob_source.log.entry import BlobEntry, LogEntry
@@ -19,13 +20,7 @@ Between: TypeAlias = "tuple[int | None, int | None]"
 """[start, end) in microseconds since 1970 UTC; None is open."""
 
 ALL_TIMES: Between = (None, None)
-UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-# As this project and Samza write it, yyyy/MM/dd/HH/mm-ss, and as Event Hubs Capture does, yyyy/MM/dd/HH/mm/ss.
-_TIME_PATH = re.compile(r"(?:^|/)(?=(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)[-/](\d\d)(?:[-./]|$))", re.ASCII)
-_MICROSECOND = timedelta(microseconds=1)
 _WITHIN_SECOND = 999_999
-_WITHIN_MILLISECOND = 999
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +49,16 @@ class StreamBlob:
 
 def stream_blob(entry: LogEntry, blob: BlobEntry) -> StreamBlob:
     """A blob that a log entry adds."""
-    earliest, latest = blob.min_event_time, blob.max_event_time
-    if earliest is None or latest is None:
-        written = microseconds(datetime.fromisoformat(entry.timestamp)) + _WITHIN_MILLISECOND
-        earliest, latest = _ordered(name_time(blob.name)[1], written)
-    return StreamBlob(blob.name, blob.size, entry.version, blob.partition, earliest, latest)
+    return StreamBlob(blob.name, blob.size, entry.version, blob.partition, *times_of(entry.timestamp, blob))
+
+
+PLANNED = ("name", "size", "version", "partition", "earliest", "latest")
+"""The columns of a live table that a read needs, which are fields of `StreamBlob`."""
+
+
+def stream_blobs(table: pa.Table) -> Iterator[StreamBlob]:
+    """The blobs of a live table with the columns `PLANNED`."""
+    return map(StreamBlob, *(table[name].to_pylist() for name in PLANNED))
 
 
 def listed_blob(stream: str, blob: BlobProperties) -> StreamBlob:
@@ -66,30 +66,9 @@ def listed_blob(stream: str, blob: BlobProperties) -> StreamBlob:
     place, started = name_time(blob.name)
     changed = microseconds(blob.last_modified) + _WITHIN_SECOND
     partition = None if place is None else blob.name[len(stream) + 1 : max(place - 1, 0)]
-    return StreamBlob(blob.name, blob.size, None, partition or None, *_ordered(started, changed), blob.etag or None)
+    return StreamBlob(blob.name, blob.size, None, partition or None, *ordered(started, changed), blob.etag or None)
 
 
 def listed_blobs(stream: str, found: Sequence[BlobProperties]) -> list[StreamBlob]:
     """The blobs in the listing of a stream without a log, but for empty and hidden ones and those of nested streams."""
     return [listed_blob(stream, blob) for blob in visible_blobs(stream, found)]
-
-
-def name_time(name: str) -> tuple[int | None, int | None]:
-    """Where the time begins in a blob's name, and that time in microseconds; None if there is none."""
-    for match in reversed(list(_TIME_PATH.finditer(name))):
-        try:
-            moment = datetime(*map(int, match.groups()), tzinfo=UTC)  # type: ignore[arg-type, misc]
-        except ValueError:
-            continue
-        return match.end(), microseconds(moment)
-    return None, None
-
-
-def microseconds(moment: datetime) -> int:
-    """Microseconds since 1970 UTC."""
-    return (moment - UNIX_EPOCH) // _MICROSECOND
-
-
-def _ordered(first: int | None, last: int) -> tuple[int | None, int]:
-    """The two times as a range. They are of two clocks, so the first can be the later one."""
-    return (None, last) if first is None else (min(first, last), max(first, last))

@@ -12,8 +12,8 @@ import arrow_avro
 from arrow_avro import INVALID_UTF8, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, RECURSIVE_FIELD_MAX_DEPTH, ReadLimits
 from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.address import stream_address
+from azureblob_source.log.times import microseconds
 from azureblob_source.options import EARLIEST, FAIL, IGNORE, OF_WRITES, REPLACE, SOURCE, TABLE
-from azureblob_source.read.blobs import Between, microseconds
 from azureblob_source.spark_options import refuse_table
 from foundation.errors import ConfigurationError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from arrow_avro import AvroSchema
     from azure_account.address import Address
     from azure_account.options.option_table import ParsedOptions
+    from azureblob_source.read.blobs import Between
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,19 @@ from their headers.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from arrow_avro import arrow_schema, header_schema, read_header, superset
 from azureblob_source.log.folder import is_avro
-from azureblob_source.log.live import entries_in_effect, first_unpublished, live_blobs
+from azureblob_source.log.live import entries_in_effect, first_unpublished
+from azureblob_source.log.live_state import UNUSABLE, by_entries, check_version, live_state, no_log, warn_unusable
 from azureblob_source.log.naming import schema_name
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
-from azureblob_source.read.blobs import ALL_TIMES, StreamBlob, listed_blobs, stream_blob
+from azureblob_source.read.blobs import ALL_TIMES, PLANNED, StreamBlob, listed_blobs, stream_blob, stream_blobs
 from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
@@ -27,6 +28,8 @@ from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
+
+    import pyarrow as pa
 
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
@@ -108,41 +111,31 @@ def take_snapshot(
             rules = listing or ListingRules()
             chosen = listed if rules.any_extension else _with_extension(log, listed)
             return _from_listing(log, chosen, between, ignore_corrupt=rules.ignore_corrupt)
-    history, live = _when_published(log, version, PublicationWait(publish_timeout, clock))
-    last = history[-1]
-    fingerprints = dict.fromkeys(blob.schema for _, blob in live)
-    used = fingerprints or last.schemas or dict.fromkeys(blob.schema for entry in history for blob in entry.blobs)
-    held = tuple(blob for blob in (stream_blob(entry, blob) for entry, blob in live) if blob.may_hold(between))
-    return Snapshot(last.version, held, tuple(writer_schemas(log, used)), left_out=len(live) - len(held))
+    last, of_checkpoint, added = _when_published(log, version, PublicationWait(publish_timeout, clock))
+    live = [] if of_checkpoint is None else list(stream_blobs(of_checkpoint))
+    live += [stream_blob(entry, blob) for entry, blob in added]
+    held = tuple(blob for blob in live if blob.may_hold(between))
+    return Snapshot(last.version, held, tuple(writer_schemas(log, last.schemas)), left_out=len(live) - len(held))
 
 
-def kept_history(log: CommitLog, version: int | None, *, live_only: bool = False) -> list[LogEntry]:
-    """The log's entries up to `version`, by default its head; with `live_only`, only those since the last overwrite.
-
-    `NotFoundError` if there are none, or no such version.
-    """
-    head = log.head()
-    if head is not None and version is not None and version > head.version:
-        place = f"{log.container.url}/{log.stream}"
-        step = "Ask for one that exists: the view `commits` lists them."
-        raise NotFoundError(f"read version {version} of", place, f"the newest is {head.version}", step)
-    history: list[LogEntry] = []
-    if head is not None:
-        last = head.version if version is None else version
-        history = log.live_entries(last) if live_only else log.history(last)
+def kept_history(log: CommitLog, version: int | None) -> list[LogEntry]:
+    """The log's entries up to `version`, by default its head. `NotFoundError` if there are none, or no such version."""
+    check_version(log, version)
+    history = log.history(version)
     if not history:
-        raise _no_log(log)
+        raise no_log(log)
     return history
 
 
 def newest_generation(log: CommitLog) -> list[LogEntry]:
     """The entries from the first control message of the newest generation on, and perhaps some before.
 
-    It goes back from the head to an end of a lower generation, which that message follows. `NotFoundError` without entries.
+    It goes back from the head to an end of a lower generation, which that message follows. `NotFoundError` without
+    entries.
     """
     head, first = log.head(), log.first()
     if head is None or first is None:
-        raise _no_log(log)
+        raise no_log(log)
     history: list[LogEntry] = []
     last = head.version
     while last >= first and not _has_earlier_end(history):
@@ -161,12 +154,6 @@ def _has_earlier_end(entries: Sequence[LogEntry]) -> bool:
     return any(is_end for _, is_end in before)
 
 
-def _no_log(log: CommitLog) -> NotFoundError:
-    step = "Check container and stream; one that this project has not written has no versions."
-    place = f"{log.container.url}/{log.stream}"
-    return NotFoundError("read the commit log of", place, "there is none", step)
-
-
 def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:
     """A writer schema of the stream. Log entries name it by its fingerprint."""
     return header_schema(log.schema_text(fingerprint), blob=schema_name(log.stream, fingerprint))
@@ -179,34 +166,44 @@ def writer_schemas(log: CommitLog, fingerprints: Iterable[str]) -> list[AvroSche
 
 def _when_published(
     log: CommitLog, version: int | None, wait: PublicationWait
-) -> tuple[list[LogEntry], list[tuple[LogEntry, BlobEntry]]]:
-    """The entries up to `version`, by default the head, and their live blobs, once all are published or revoked.
+) -> tuple[LogEntry, pa.Table | None, Sequence[tuple[LogEntry, BlobEntry]]]:
+    """The entry of `version`, by default of the head, and the blobs live then, once all are published or revoked.
+
+    Those of a checkpoint, if one is used, are a live table with the columns `PLANNED`; the others are with their entry.
 
     An entry that cannot be published is revoked by a later one. Only entries that open an epoch can stand between the
     two, as nothing else is appended before all earlier entries are published or revoked. A read of the head then covers
     these entries too. `TransientError` after the timeout.
     """
-    history = kept_history(log, version, live_only=True)
-    revoked_by: list[LogEntry] = []
+    state = live_state(log, version)
     visible: set[str] = set()
     while True:
-        revoking = _revoking(log, history[-1])
+        revoking = _revoking(log, state.last)
         if revoking and version is None:
-            history += revoking
+            state = replace(state, entries=(*state.entries, *revoking))
             continue
-        if revoking:
-            revoked_by = revoking
-        names = live_blobs(history + revoked_by)
-        live = [(entry, blob) for entry in history for blob in entry.blobs if blob.name in names]
+        effect = state.effect(revoking)
+        if effect is None:
+            state = by_entries(log, state.last.version)
+            continue
         first = first_unpublished(log.head())
-        asked = [blob for entry, blob in live if entry.version >= first and blob.name not in visible]
+        asked = [blob for entry, blob in effect.added if entry.version >= first and blob.name not in visible]
         missing = [blob.name for blob in not_visible(log.container, asked)]
-        if not missing:
-            return history, live
-        visible.update(blob.name for blob in asked if blob.name not in missing)
-        wait.go_on(f"blob {missing[0]} in {log.container.url}", otherwise=", or read an earlier `versionAsOf`")
-        wait.clock.sleep(_PUBLISH_POLL)
-        log.refresh()
+        if missing:
+            visible.update(blob.name for blob in asked if blob.name not in missing)
+            wait.go_on(f"blob {missing[0]} in {log.container.url}", otherwise=", or read an earlier `versionAsOf`")
+            wait.clock.sleep(_PUBLISH_POLL)
+            log.refresh()
+            continue
+        try:
+            of_base = state.of_base(effect, PLANNED)
+        except UNUSABLE as error:
+            if state.base is None:
+                raise
+            warn_unusable(state.base, error)
+            state = by_entries(log, state.last.version)
+            continue
+        return state.last, of_base, effect.added
 
 
 def _revoking(log: CommitLog, last: LogEntry) -> list[LogEntry]:

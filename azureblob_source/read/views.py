@@ -16,7 +16,7 @@ import pyarrow as pa
 import arrow_avro
 from azureblob_source.log.entry import partitions_of
 from azureblob_source.log.live import entries_in_effect
-from azureblob_source.read.blobs import UNIX_EPOCH
+from azureblob_source.log.times import UNIX_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import IF_ABSENT, Conflict
+from azureblob_source.log.checkpointing import checkpoint_in_commit
 from azureblob_source.log.commit import (
     commit_and_publish,
     commit_entry,
@@ -109,6 +110,7 @@ class BatchCommitter:
             entries = self._commit_each_stream(operation, transaction, blobs, control, writers)
         self._keep_schema_again(streams)
         self._check_order(transaction, entries)
+        self._make_checkpoints(entries)
         return [entry for entry in entries if isinstance(entry, LogEntry)]
 
     def _commit_each_stream(
@@ -134,6 +136,14 @@ class BatchCommitter:
         check_named(_rows(blobs), _rows(drafts.values()), "the entries")
         commit = partial(commit_and_publish, publisher=self.publisher)
         return _for_streams(lambda stream: commit(self.logs(stream), drafts[stream]), list(drafts))
+
+    def _make_checkpoints(self, entries: Iterable[AnyEntry]) -> None:
+        """Make the checkpoints that are due after these entries, which are published."""
+        for entry in entries:
+            if isinstance(entry, LogEntry) and (entry.version + 1) % self.plan.checkpoint_interval == 0:
+                stream = entry.blobs[0].stream if entry.blobs else self.plan.stream
+                if stream is not None:
+                    checkpoint_in_commit(self.logs(stream), entry)
 
     def _check_order(self, transaction: Transaction | None, entries: Sequence[AnyEntry]) -> None:
         """`ConflictError` if a log has another batch of a streaming query as its newest.

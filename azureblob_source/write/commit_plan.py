@@ -34,6 +34,7 @@ class CommitPlan:
     rows_name_streams: option `streamColumn` is set.
     schema_json, schema: of the writer, and its fingerprint.
     transaction: that of option `txnAppId`; a streaming query has another one for each micro-batch.
+    checkpoint_interval: versions from one checkpoint of the log to the next.
     fixed_schema: option `schemaEvolution` is `none`.
     facts: what was found of the log of `stream` before the first task.
     backup: of the query's checkpoint, before each commit.
@@ -51,6 +52,7 @@ class CommitPlan:
     at_least_once: bool
     epoch: int | None
     transaction: Transaction | None
+    checkpoint_interval: int
     fixed_schema: bool = False
     facts: LogFacts | None = None
     backup: BackupPlan | None = None

@@ -59,6 +59,7 @@ class SinkOptions:
     backup: BackupPlan | None
     static_overwrite: bool
     fixed_schema: bool
+    checkpoint_interval: int
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
@@ -103,6 +104,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         backup=_backup(given, address, env),
         static_overwrite=_overwrite_mode(given) == STATIC,
         fixed_schema=_schema_evolution(given) == FIXED,
+        checkpoint_interval=given["checkpointInterval"],
     )
 
 

@@ -76,6 +76,7 @@ class WritePlan:
             at_least_once=options.at_least_once,
             epoch=options.epoch,
             transaction=options.transaction,
+            checkpoint_interval=options.checkpoint_interval,
             fixed_schema=options.fixed_schema,
             facts=self.facts,
             backup=options.backup,

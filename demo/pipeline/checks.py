@@ -22,7 +22,7 @@ from adjunct_store.spark import JoinSettings, join
 from adjunct_store.versions.manifest_store import read_manifest
 from adjunct_store.versions.names import StoreNames
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.live import live_blobs
+from azureblob_source.log.live_state import blobs_live_at
 from coordination.names import names_of
 from demo.pipeline.arrivals import SEATS_PER_REVISION
 from demo.pipeline.operators import DAY
@@ -236,8 +236,8 @@ def unaccounted(places: Places, states: list[Location]) -> tuple[list[str], int]
     for stream in STREAMS:
         log = CommitLog(container, places.stream(stream).path)
         head = log.refresh()
-        known |= set() if head is None else set(live_blobs(log.live_entries(head.version)))
-        folders += [f"{log.stream}/_log/", f"{log.stream}/_schemas/"]
+        known |= set() if head is None else {blob.name for blob in blobs_live_at(log, head.version)}
+        folders += [f"{log.stream}/{of}/" for of in ("_log", "_schemas", "_iceberg")]
     for state in states:
         known |= {*plan_sweep(state, min_age=0).in_use, f"{state.path}/checkpoint.json"}
     names = [blob.name for blob in container.list("", uncommitted=True)]

@@ -49,7 +49,9 @@ def test_no_row_stays_behind_the_last_end_in_many_histories() -> None:
         pytest.param(Rules(sees_others=False), "come after the last end|a contradiction", id="others are not seen"),
         pytest.param(Rules(takes_any_end=True), "come after the last end|does not end", id="any end is the own"),
         pytest.param(Rules(remembers=False), "come after the last end", id="rows of a run that died are forgotten"),
-        pytest.param(Rules(older_count=False), "come after the last end", id="rows of an older generation are forgotten"),
+        pytest.param(
+            Rules(older_count=False), "come after the last end", id="rows of an older generation are forgotten"
+        ),
         pytest.param(Rules(names_all=True), "a contradiction", id="a run without rows names its tasks"),
         pytest.param(Rules(completes_ends=True), "the end before", id="a part of an end is completed before rows"),
     ],

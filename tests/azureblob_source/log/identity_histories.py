@@ -16,10 +16,10 @@ import pyarrow as pa
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.live import live_blobs
+from azureblob_source.log.live_state import live_state
 from azureblob_source.log.naming import log_version, schema_name
 from azureblob_source.options import EARLIEST
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
-from azureblob_source.read.snapshot import kept_history
 from foundation.errors import AzureBlobError, ConflictError
 from tests.azureblob_source.log.committing import ROWS, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, plan_of, stage_rows
@@ -157,7 +157,7 @@ class IdentityWorld(World[Writer]):
         """A batch read of the log: it finds the head, then reads the entries."""
         deletions = self.deletions
         try:
-            found = kept_history(CommitLog(container, STREAM, readers=1, clock=self.clock), None, live_only=True)
+            found = live_state(CommitLog(container, STREAM, readers=1, clock=self.clock)).entries
         except ConflictError:
             self.seen["batch read of a deleted log"] += 1
             return

@@ -13,7 +13,8 @@ from azure_account.values import BlobProperties
 from azureblob_source.log.entry import BlobEntry, LogEntry
 from azureblob_source.log.folder import is_avro
 from azureblob_source.log.naming import blob_name, partition_level
-from azureblob_source.read.blobs import StreamBlob, listed_blobs, microseconds, name_time, stream_blob
+from azureblob_source.log.times import microseconds, name_time
+from azureblob_source.read.blobs import StreamBlob, listed_blobs, stream_blob
 
 NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)
 SECOND = 1_000_000

@@ -1,0 +1,73 @@
+"""The live blobs of a stream as an Arrow table, one row each, in order of versions. Pure.
+
+Planning works on whole columns of it, so a million blobs are chosen from without an object for each.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from azureblob_source.log.entry import BlobEntry
+from azureblob_source.log.times import microseconds, times_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from azureblob_source.log.entry import LogEntry
+
+_BLOB_FIELDS = {
+    "name": pa.string(),
+    "partition": pa.string(),
+    "attempt": pa.string(),
+    "blocks": pa.int64(),
+    "rows": pa.int64(),
+    "uncompressed": pa.int64(),
+    "size": pa.int64(),
+    "schema": pa.string(),
+    "rolled_by": pa.string(),
+    "min_event_time": pa.int64(),
+    "max_event_time": pa.int64(),
+}
+"""Fields of `BlobEntry`, as the columns of the same names."""
+_NULLABLE = frozenset(("partition", "min_event_time", "max_event_time", "earliest"))
+LIVE = pa.schema(
+    [
+        pa.field(name, kind, name in _NULLABLE)
+        for name, kind in {
+            **_BLOB_FIELDS,
+            "version": pa.int64(),
+            "committed": pa.int64(),
+            "earliest": pa.int64(),
+            "latest": pa.int64(),
+        }.items()
+    ]
+)
+"""`version` and `committed` (milliseconds since 1970 UTC) of the entry that added the blob; `earliest` and `latest` as
+of `times_of`."""
+
+
+def live_table(added: Iterable[tuple[LogEntry, BlobEntry]]) -> pa.Table:
+    """The rows of blobs, each with the entry that added it."""
+    return pa.Table.from_pylist([_row(entry, blob) for entry, blob in added], LIVE)
+
+
+def _row(entry: LogEntry, blob: BlobEntry) -> dict[str, Any]:
+    earliest, latest = times_of(entry.timestamp, blob)
+    return {
+        **{name: getattr(blob, name) for name in _BLOB_FIELDS},
+        "version": entry.version,
+        "committed": microseconds(datetime.fromisoformat(entry.timestamp)) // 1000,
+        "earliest": earliest,
+        "latest": latest,
+    }
+
+
+def blobs_of(table: pa.Table, stream: str) -> Iterator[tuple[int, str, BlobEntry]]:
+    """The rows of a whole table as blobs of a stream, each with version and timestamp of its entry."""
+    for row in table.to_pylist():
+        committed = datetime.fromtimestamp(row["committed"] / 1000, UTC)
+        blob = BlobEntry(stream=stream, **{name: row[name] for name in _BLOB_FIELDS})
+        yield row["version"], committed.isoformat(timespec="milliseconds"), blob

@@ -1,0 +1,220 @@
+"""Manifests: live blobs as Iceberg's Avro files, with what this package needs beside Iceberg's fields. Pure.
+
+    live table ─► rows of `manifest_entry` ─► Avro, a block for each 256 blobs
+                    ├ Iceberg's: status, sequence number = version + 1, data_file (path, partition, counts, bounds)
+                    └ own, from field id 10000 on: attempt, blocks, schema, times
+
+Iceberg's readers leave the own fields out. Format: https://iceberg.apache.org/spec/#manifests
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_avro import (
+    SYNC_SIZE,
+    RowEncoder,
+    arrow_schema,
+    block,
+    codec,
+    decode_blob,
+    header,
+    header_schema,
+    read_header,
+)
+from azureblob_source.log.checkpoint.live_table import LIVE
+from azureblob_source.log.naming import may_be_data
+from foundation.errors import CorruptError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from arrow_avro import AvroSchema
+
+CODEC = "deflate"
+_ROWS_OF_A_BLOCK = 256
+_EXISTING = 0
+_OWN_IDS = 10000
+ROOT = "azureblob.root"
+"""Header metadata: what stands before the name of a blob in `file_path`."""
+
+
+def optional(kind: Any) -> Any:
+    """The Avro type with null."""
+    return ["null", kind]
+
+
+def field(name: str, id_: int, kind: Any) -> dict[str, Any]:
+    """An Avro field with Iceberg's id."""
+    found: dict[str, Any] = {"name": name, "type": kind, "field-id": id_}
+    return found | {"default": None} if isinstance(kind, list) else found
+
+
+_OWN = (
+    ("partition", optional("string")),
+    ("attempt", "string"),
+    ("blocks", "long"),
+    ("uncompressed", "long"),
+    ("schema", "string"),
+    ("rolled_by", "string"),
+    ("min_event_time", optional("long")),
+    ("max_event_time", optional("long")),
+    ("committed", "long"),
+    ("earliest", optional("long")),
+    ("latest", "long"),
+)
+_DATA_FILE = (
+    field("content", 134, "int"),
+    field("file_path", 100, "string"),
+    field("file_format", 101, "string"),
+    field("partition", 102, {"type": "record", "name": "r102", "fields": []}),
+    field("record_count", 103, "long"),
+    field("file_size_in_bytes", 104, "long"),
+)
+
+
+@lru_cache(maxsize=8)
+def _schema() -> AvroSchema:
+    """The Avro schema of a manifest."""
+    data_file = {"type": "record", "name": "r2", "fields": list(_DATA_FILE)}
+    entry = [
+        field("status", 0, "int"),
+        field("snapshot_id", 1, optional("long")),
+        field("sequence_number", 3, optional("long")),
+        field("file_sequence_number", 4, optional("long")),
+        field("data_file", 2, data_file),
+        *(field(name, _OWN_IDS + place, kind) for place, (name, kind) in enumerate(_OWN)),
+    ]
+    return header_schema(json.dumps({"type": "record", "name": "manifest_entry", "fields": entry}), blob="a manifest")
+
+
+@lru_cache(maxsize=8)
+def _reader(columns: tuple[str, ...] | None) -> AvroSchema:
+    """The schema by which manifests are read, whatever the partitions of the table are."""
+    file_fields = [each for each in _DATA_FILE if each["name"] in ("file_path", "record_count", "file_size_in_bytes")]
+    entry = [
+        field("sequence_number", 3, optional("long")),
+        field("data_file", 2, {"type": "record", "name": "r2", "fields": file_fields}),
+        *(
+            field(name, _OWN_IDS + place, kind)
+            for place, (name, kind) in enumerate(_OWN)
+            if columns is None or name in columns
+        ),
+    ]
+    return header_schema(json.dumps({"type": "record", "name": "manifest_entry", "fields": entry}), blob="a manifest")
+
+
+def manifest_bytes(table: pa.Table, snapshot_id: int, root: str, metadata: Mapping[str, bytes]) -> bytes:
+    """A manifest of a live table, as the blob that is stored. metadata: of Iceberg's table, for the header."""
+    rows = _entries(table.combine_chunks(), snapshot_id, root)
+    schema = _schema()
+    return avro_file(rows, schema, {ROOT: root.encode(), "format-version": b"2", "content": b"data", **metadata})
+
+
+def avro_file(rows: pa.RecordBatch, schema: AvroSchema, metadata: Mapping[str, bytes]) -> bytes:
+    """The rows as a container file. The same rows always give the same bytes."""
+    encoder, compress = RowEncoder(rows.schema, schema), codec(CODEC).compress
+    bodies = []
+    for start in range(0, rows.num_rows, _ROWS_OF_A_BLOCK):
+        encoded = encoder.encode(rows.slice(start, _ROWS_OF_A_BLOCK))
+        bodies.append((len(encoded), compress(encoded.data.tobytes())))
+    digest = hashlib.sha256()
+    for _, body in bodies:
+        digest.update(body)
+    sync = digest.digest()[:SYNC_SIZE]
+    parts: list[Any] = [header(schema.json, CODEC, sync, metadata)]
+    for count, body in bodies:
+        parts += block(count, body, sync)
+    return b"".join(parts)
+
+
+def _entries(table: pa.Table, snapshot_id: int, root: str) -> pa.RecordBatch:
+    """The rows of a manifest. Blobs of the table were added by earlier snapshots, so each states its own number."""
+    count = table.num_rows
+    expected = {each.name: each.type for each in arrow_schema(_schema())}
+
+    def column(name: str) -> pa.Array:
+        found = table[name].combine_chunks()
+        return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
+
+    def constant(value: object, kind: pa.DataType) -> pa.Array:
+        return pa.repeat(pa.scalar(value, kind), count)
+
+    sequence = pc.add(column("version"), 1)
+    of_file = {
+        "content": constant(0, pa.int32()),
+        "file_path": pc.binary_join_element_wise(root, column("name"), ""),
+        "file_format": constant("AVRO", pa.string()),
+        "partition": pa.StructArray.from_buffers(pa.struct([]), count, [None]),
+        "record_count": column("rows"),
+        "file_size_in_bytes": column("size"),
+    }
+    kind = expected["data_file"]
+    arrays = {
+        "status": constant(_EXISTING, pa.int32()),
+        "snapshot_id": constant(snapshot_id, pa.int64()),
+        "sequence_number": sequence,
+        "file_sequence_number": sequence,
+        "data_file": pa.StructArray.from_arrays([of_file[each.name] for each in kind], fields=list(kind)),
+        **{name: column(name) for name, _ in _OWN},
+    }
+    schema = arrow_schema(_schema())
+    return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def manifest_table(data: bytes, name: str, stream: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The live blobs that the manifest `name` has, as a table with these columns, by default all of `LIVE`.
+
+    `CorruptError` if it is damaged, or names a blob that is no data of the stream.
+    """
+    of_file = {"name": "file_path", "rows": "record_count", "size": "file_size_in_bytes"}
+    root = read_header(data, blob=name).metadata[ROOT].decode()
+    reader = _reader(None if columns is None else tuple(columns))
+    found = pa.Table.from_batches(decode_blob(data, blob=name, reader=reader), arrow_schema(reader))
+    file = found["data_file"].combine_chunks()
+    arrays = []
+    for each in LIVE:
+        if columns is not None and each.name not in columns:
+            continue
+        if each.name == "version":
+            values = pc.subtract(found["sequence_number"], 1)
+        elif each.name in of_file:
+            values = pc.struct_field(file, of_file[each.name])
+        else:
+            values = found[each.name]
+        if each.name == "name":
+            values = _names(values, root, name, stream)
+        arrays.append(values)
+    wanted = [each for each in LIVE if columns is None or each.name in columns]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(wanted))
+
+
+def _names(paths: pa.Array, root: str, manifest: str, stream: str) -> pa.Array:
+    """The names of blobs by their paths."""
+    names = pc.utf8_slice_codeunits(paths, len(root))
+    own = pc.and_(
+        pc.starts_with(paths, f"{root}{stream}/"), pc.invert(pc.match_substring_regex(names, r"/[_./]|/$|\\"))
+    )
+    if pc.all(own).as_py():
+        return names
+    first = names.filter(pc.invert(own))[0].as_py()
+    cause = f"it names {first!r}, which is no data of {stream} (expected: {may_be_data(first, stream)})"
+    raise CorruptError("read", f"manifest {manifest}", cause, "Make the checkpoint again: `checkpoint --rebuild`.")
+
+
+def without(
+    table: pa.Table, *, versions: Collection[int] = (), names: Collection[str] = (), kept_from: int = 0
+) -> pa.Table:
+    """The table without the blobs of some versions, of those below `kept_from`, and without some blobs by name."""
+    keep = pc.greater_equal(table["version"], kept_from)
+    for column, gone in (("version", versions), ("name", names)):
+        if gone:
+            found = pc.is_in(table[column], value_set=pa.array(gone, table.schema.field(column).type))
+            keep = pc.and_(keep, pc.invert(found))
+    return table if pc.all(keep).as_py() else table.filter(keep)

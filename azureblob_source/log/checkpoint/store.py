@@ -1,0 +1,117 @@
+"""Where checkpoints of a log are kept: found, read and put in the stream's container.
+
+A checkpoint is never trusted further than it can be checked: what is missing, damaged or of another log counts as not
+there, and the entries of the log say the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from azure_account.values import ALWAYS, IF_ABSENT, Done, Unknown
+from azureblob_source.log.checkpoint.hint import put_hint
+from azureblob_source.log.checkpoint.live_table import LIVE
+from azureblob_source.log.checkpoint.manifest import manifest_bytes, manifest_table, without
+from azureblob_source.log.checkpoint.manifest_list import Checkpoint, ManifestFile, list_bytes, read_list
+from azureblob_source.log.naming import checkpoint_name, checkpoint_prefix, checkpoint_version, manifest_name
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
+from foundation.parallel import concurrent_map
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from azure_account.container import BlobContainer
+    from azureblob_source.log.checkpoint.tail import TailEffect
+
+logger = logging.getLogger("azureblob_source")
+
+_READERS = 16
+_SPANS = (2, 3, 4, 6, 20)
+"""Numbers of last digits in which the versions of one listing differ: checkpoints near a version are found first."""
+
+
+class CheckpointStore:
+    """The checkpoints of one stream. One thread at a time writes them."""
+
+    def __init__(self, container: BlobContainer, stream: str) -> None:
+        self._container, self._stream = container, stream
+        self._root = f"{container.url}/"
+        self._last: tuple[str, pa.Table] | None = None
+        """The manifest written last, which the next checkpoint is likely to need."""
+
+    def find(self, version: int) -> Checkpoint | None:
+        """The checkpoint at a version. None if there is none, or it cannot be read."""
+        name = checkpoint_name(self._stream, version)
+        try:
+            found = read_list(self._container.get(name).data, name, self._stream)
+        except NotFoundError:
+            return None
+        except (CorruptError, ConfigurationError) as error:
+            logger.warning("%s is ignored, the log is read instead: %s", name, error)
+            return None
+        return found if found.version == version else None
+
+    def up_to(self, version: int) -> Iterator[int]:
+        """The versions of checkpoints up to `version`, from the newest back."""
+        seen: set[int] = set()
+        for span in _SPANS:
+            listed = self._container.list(checkpoint_prefix(self._stream, version, span))
+            found = {number for blob in listed if (number := checkpoint_version(blob.name)) is not None}
+            yield from sorted((each for each in found - seen if each <= version), reverse=True)
+            seen |= found
+
+    def table(
+        self, manifests: Sequence[ManifestFile], effect: TailEffect, kept_from: int, columns: Sequence[str] | None
+    ) -> pa.Table:
+        """The blobs of manifests, from version `kept_from` on, that are not gone; with these columns, None for all.
+
+        `NotFoundError`, `CorruptError` or `ConfigurationError` if a manifest cannot be read.
+        """
+        wanted = [name for name in LIVE.names if columns is None or name in (*columns, "version", "name")]
+
+        def read(manifest: ManifestFile) -> pa.Table:
+            table = self._table(manifest, wanted)
+            found = without(table, versions=effect.versions, names=effect.names, kept_from=kept_from)
+            return found if columns is None else found.select(columns)
+
+        found = concurrent_map(read, manifests, _READERS, after_error="abandon")
+        return pa.concat_tables([LIVE.empty_table().select(columns or LIVE.names), *found])
+
+    def read(self, manifest: ManifestFile) -> pa.Table:
+        """The live table of a manifest. Errors as of `table`."""
+        return self._table(manifest)
+
+    def _table(self, manifest: ManifestFile, columns: Sequence[str] | None = None) -> pa.Table:
+        if self._last is not None and self._last[0] == manifest.name:
+            return self._last[1] if columns is None else self._last[1].select(columns)
+        data = self._container.get(manifest.name).data
+        if len(data) != manifest.length:
+            cause = f"it has {len(data)} bytes, not {manifest.length}"
+            raise CorruptError("read", f"manifest {manifest.name}", cause, "Make the checkpoint again.")
+        return manifest_table(data, manifest.name, self._stream, columns)
+
+    def write(self, table: pa.Table, version: int) -> ManifestFile:
+        """Put a manifest of the checkpoint at `version`. Its name is that of its bytes, so to put it twice is safe."""
+        data = manifest_bytes(table, version + 1, self._root, {})
+        name = manifest_name(self._stream, version, hashlib.sha256(data).hexdigest()[:16])
+        outcome = self._container.put(name, data)
+        if not isinstance(outcome, Done):
+            step = "Look whether a lease or a policy holds it. The log has all that it says."
+            raise ConflictError("put", f"{name} in {self._container.url}", str(outcome), step)
+        self._last = name, table.combine_chunks()
+        return ManifestFile.of(name, len(data), version, table)
+
+    def put(self, checkpoint: Checkpoint, *, replaces: bool = False) -> None:
+        """Put a checkpoint whose manifests are there, then the hint.
+
+        Unless it `replaces` one, another writer's at that version stays: both say the same.
+        """
+        data = list_bytes(checkpoint, self._root, {})
+        name, condition = checkpoint_name(self._stream, checkpoint.version), ALWAYS if replaces else IF_ABSENT
+        if isinstance(self._container.put(name, data, condition=condition), Unknown):
+            return  # the hint must not name what may not be there
+        put_hint(self._container, self._stream, checkpoint.version)

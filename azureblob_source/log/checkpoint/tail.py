@@ -1,0 +1,51 @@
+"""What the entries after a checkpoint change in it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from azureblob_source.log.live import entries_in_effect, live_blobs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from azureblob_source.log.checkpoint.manifest_list import Checkpoint, ManifestFile
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+
+
+@dataclass(frozen=True)
+class TailEffect:
+    """What entries after a checkpoint change: blobs of these `versions` and `names` are gone, `added` are new."""
+
+    versions: frozenset[int]
+    names: frozenset[str]
+    added: tuple[tuple[LogEntry, BlobEntry], ...]
+
+    def touches(self, manifest: ManifestFile) -> bool:
+        """Whether a manifest can have a blob that is gone."""
+        return bool(self.names) or any(manifest.first <= version <= manifest.last for version in self.versions)
+
+
+def tail_effect(base: Checkpoint, entries: Sequence[LogEntry]) -> TailEffect | None:
+    """What entries after `base`, in order, change in it. None if it is no base for them.
+
+    It is none if an overwrite has followed, or if an entry is revoked that had removed blobs: these are live again.
+    """
+    later = [entry for entry in entries if entry.version > base.version]
+    if later and later[-1].since != base.since:
+        return None
+    revoked = frozenset[int]().union(*(entry.revoked for entry in later))
+    if not revoked.isdisjoint(base.removers):
+        return None
+    return TailEffect(
+        frozenset(version for version in revoked if version <= base.version),
+        frozenset(removal.name for entry in entries_in_effect(later) for removal in entry.removed),
+        tuple(added_by(later)),
+    )
+
+
+def added_by(entries: Sequence[LogEntry], revoking: Sequence[LogEntry] = ()) -> list[tuple[LogEntry, BlobEntry]]:
+    """The blobs that entries add, and that neither they nor `revoking`, which follow them, remove or revoke."""
+    live = live_blobs([*entries, *revoking])
+    return [(entry, blob) for entry in entries for blob in entry.blobs if live.get(blob.name) is blob]

@@ -1,0 +1,178 @@
+"""What is live at a version: the checkpoint before it, and the entries since then.
+
+    checkpoint ─► manifests that the selection needs ─┐
+    entries after it ─► what they add, remove, revoke ─┴─► live table
+
+Without a checkpoint that can be used, the entries since the last overwrite give the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from azureblob_source.log.checkpoint.tail import TailEffect, added_by, tail_effect
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from azureblob_source.log.checkpoint.manifest_list import Checkpoint, ManifestFile
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import BlobEntry, LogEntry
+
+logger = logging.getLogger("azureblob_source")
+
+UNUSABLE = (NotFoundError, CorruptError, ConfigurationError)
+"""The errors by which a checkpoint shows that it cannot be used."""
+FEW_ENTRIES = 16
+"""So many entries are read at once, whether there is a checkpoint or not."""
+_MOST_TRIED = 8
+"""Checkpoints before a version that are tried, from the newest back."""
+
+
+def every(_: ManifestFile) -> bool:
+    """A selection of all manifests."""
+    return True
+
+
+@dataclass(frozen=True)
+class LiveState:
+    """What is live at version `last`, by the entries after `base` up to it, or all since the last overwrite.
+
+    entries: these, in order; one at least, `last` as the last one.
+    """
+
+    log: CommitLog
+    base: Checkpoint | None
+    entries: tuple[LogEntry, ...]
+
+    @property
+    def last(self) -> LogEntry:
+        """The entry that has the version."""
+        return self.entries[-1]
+
+    def effect(self, later: Sequence[LogEntry] = ()) -> TailEffect | None:
+        """What the entries change in the checkpoint, if `later` ones have revoked some. None if it is no base then."""
+        if self.base is None:
+            return TailEffect(frozenset(), frozenset(), tuple(added_by(self.entries, later)))
+        found = tail_effect(self.base, [*self.entries, *later])
+        if found is None:
+            return None
+        own = tuple((entry, blob) for entry, blob in found.added if entry.version <= self.last.version)
+        return replace(found, added=own)
+
+    def of_base(
+        self, effect: TailEffect, columns: Sequence[str] | None = None, needed: Callable[[ManifestFile], bool] = every
+    ) -> pa.Table | None:
+        """The live blobs of the checkpoint, without manifests that are not `needed`. None without a checkpoint.
+
+        One of `UNUSABLE` if a manifest cannot be read.
+        """
+        if self.base is None:
+            return None
+        kept_from = self.log.kept_from
+        manifests = [each for each in self.base.manifests if each.last >= kept_from and needed(each)]
+        return self.log.checkpoints.table(manifests, effect, kept_from, columns)
+
+
+def live_state(log: CommitLog, version: int | None = None) -> LiveState:
+    """What is live at `version`, by default at the head as far as the log knows it.
+
+    `NotFoundError` if there is no such version, or no log.
+    """
+    head = check_version(log, version)
+    last = head if version is None else log.read(version)
+    base = _base(log, last)
+    if base is None:
+        return by_entries(log, last.version)
+    oldest = max(last.since, log.kept_from)
+    if not log.has(oldest) and (found := log.first()) is not None and found > last.version:
+        raise log.not_kept(last.version)
+    first = min(max(base.version + 1, log.kept_from), last.version)
+    return LiveState(log, base, tuple(log.entries(first, last.version)))
+
+
+def check_version(log: CommitLog, version: int | None) -> LogEntry:
+    """The head, as far as the log knows it. `NotFoundError` if there is none, or `version` is above it."""
+    head = log.head()
+    if head is None:
+        raise no_log(log)
+    if version is not None and version > head.version:
+        place = f"{log.container.url}/{log.stream}"
+        step = "Ask for one that exists: the view `commits` lists them."
+        raise NotFoundError(f"read version {version} of", place, f"the newest is {head.version}", step)
+    return head
+
+
+Found = TypeVar("Found")
+
+
+def of_live(log: CommitLog, version: int, use: Callable[[LiveState, TailEffect], Found]) -> Found:
+    """What `use` finds in the live state at a version: by a checkpoint, else by the entries alone."""
+    state = live_state(log, version)
+    if state.base is not None and (effect := state.effect()) is not None:
+        try:
+            return use(state, effect)
+        except UNUSABLE as error:
+            warn_unusable(state.base, error)
+            state = by_entries(log, version)
+    elif state.base is not None:
+        state = by_entries(log, version)
+    return use(state, TailEffect(frozenset(), frozenset(), tuple(added_by(state.entries))))
+
+
+def blobs_live_at(log: CommitLog, version: int) -> list[BlobEntry]:
+    """The blobs that are live at a version. Errors as of `live_state`."""
+
+    def blobs(state: LiveState, effect: TailEffect) -> list[BlobEntry]:
+        table = state.of_base(effect)
+        added = [blob for _, blob in effect.added]
+        if table is None:
+            return added
+        from azureblob_source.log.checkpoint.live_table import blobs_of  # noqa: PLC0415 - loads Arrow
+
+        return [*(blob for _, _, blob in blobs_of(table, log.stream)), *added]
+
+    return of_live(log, version, blobs)
+
+
+def warn_unusable(base: Checkpoint, error: Exception) -> None:
+    """Say that entries are read because a checkpoint cannot be."""
+    logger.warning("the checkpoint of version %d is ignored, the log is read instead: %s", base.version, error)
+
+
+def by_entries(log: CommitLog, version: int) -> LiveState:
+    """The same without a checkpoint."""
+    return LiveState(log, None, tuple(log.live_entries(version)))
+
+
+def no_log(log: CommitLog) -> NotFoundError:
+    """The error for a stream without a log, or a read of versions of one."""
+    step = "Check container and stream; one that this project has not written has no versions."
+    place = f"{log.container.url}/{log.stream}"
+    return NotFoundError("read the commit log of", place, "there is none", step)
+
+
+def _base(log: CommitLog, last: LogEntry) -> Checkpoint | None:
+    """The newest checkpoint that can be the base of the entries up to `last`; None if there is none, or no need."""
+    oldest = max(last.since, log.kept_from)
+    if last.version - oldest < FEW_ENTRIES:
+        return None
+    hint = log.checkpoint_hint()
+    for tried, version in enumerate(_candidates(log, last.version, hint)):
+        if tried == _MOST_TRIED or version < oldest:
+            break
+        found = log.checkpoints.find(version)
+        if found is not None and (found.log_id, found.since) == (last.log_id, last.since):
+            return found
+    return None
+
+
+def _candidates(log: CommitLog, version: int, hint: int) -> Iterator[int]:
+    if 0 <= hint <= version:
+        yield hint
+    yield from (each for each in log.checkpoints.up_to(version) if each != hint)
