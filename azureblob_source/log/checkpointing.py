@@ -16,7 +16,7 @@ from azureblob_source.log.live_state import UNUSABLE, warn_unusable
 from foundation.errors import AzureBlobError
 
 if TYPE_CHECKING:
-    from azureblob_source.log.checkpoint.manifest_list import Checkpoint
+    from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import LogEntry
 
@@ -36,7 +36,7 @@ def checkpoint_in_commit(log: CommitLog, last: LogEntry) -> None:
 
 def make_checkpoint(
     log: CommitLog, last: LogEntry, *, most: int | None = None, rebuild: bool = False
-) -> Checkpoint | None:
+) -> LogCheckpoint | None:
     """Make the checkpoint at `last`, which is published; returns it. None if that is left to a later step.
 
     most: how many entries may be read; then the checkpoint may be at an earlier version.
@@ -47,7 +47,7 @@ def make_checkpoint(
     base = None if rebuild else newest_checkpoint(log, last)
     if base is not None and base.version >= last.version:
         return base
-    made: Checkpoint | None = None
+    made: LogCheckpoint | None = None
     if base is not None and base.since == last.since:
         entries = log.recent_entries(base.version + 1, _end(base.version, last, most))
         try:
@@ -73,7 +73,7 @@ def _end(after: int, last: LogEntry, most: int | None) -> int:
     return last.version if most is None else min(last.version, after + most)
 
 
-def newest_checkpoint(log: CommitLog, last: LogEntry) -> Checkpoint | None:
+def newest_checkpoint(log: CommitLog, last: LogEntry) -> LogCheckpoint | None:
     """The newest checkpoint of the log up to `last` that can be read."""
     if (hint := log.checkpoint_hint()) < 0:
         return None

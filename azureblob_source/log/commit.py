@@ -44,7 +44,6 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry
 from azureblob_source.log.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
-from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.publish import Obstacle, Unpublishable
 from azureblob_source.log.roll_forward import NotPublished, publish_committed, publish_earlier, publish_in_effect
@@ -256,6 +255,8 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
         publisher.admit(log.stream, head, [blob.schema for blob in draft.blobs])
     try:
         if draft.operation == "overwrite" and head is not None:
+            from azureblob_source.log.live_state import blobs_live_at  # noqa: PLC0415 - an append need not load it
+
             draft = replace(draft, removed=tuple(blob.removal for blob in blobs_live_at(log, head.version)))
         entry = log.next_entry(head, draft, -1 if head is None else head.version)
     except NotFoundError:  # a vacuum has removed what the head needs

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, NoReturn
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import IF_ABSENT, Condition, Conflict, Done
 from azureblob_source.log.boundary import read_boundary
-from azureblob_source.log.checkpoint.hint import hinted
 from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.folder import check_no_files
+from azureblob_source.log.hint import hinted
 from azureblob_source.log.naming import log_name, log_prefix, log_version, schema_name
 from azureblob_source.log.stream_notes import LogFacts, StreamNotes
 from foundation.clock import SYSTEM_CLOCK
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
     from azureblob_source.log.boundary import Boundary
-    from azureblob_source.log.checkpoint.store import CheckpointStore
+    from azureblob_source.log.checkpoint.store import LogCheckpointStore
     from azureblob_source.log.entry import Draft, LastCommitted, Transaction
     from foundation.clock import Clock
 
@@ -274,11 +274,11 @@ class CommitLog:
         return self._clock.monotonic() - self._boundary_read_at < _RECENT_SECONDS
 
     @cached_property
-    def checkpoints(self) -> CheckpointStore:
+    def checkpoints(self) -> LogCheckpointStore:
         """The checkpoints of the log."""
-        from azureblob_source.log.checkpoint.store import CheckpointStore  # noqa: PLC0415 - loads Arrow, for few calls
+        from azureblob_source.log.checkpoint.store import LogCheckpointStore  # noqa: PLC0415 - loads Arrow, for few calls
 
-        return CheckpointStore(self.container, self.stream)
+        return LogCheckpointStore(self.container, self.stream)
 
     def checkpoint_hint(self) -> int:
         """The version of the newest checkpoint, as far as is known; -1 for none. It is read once."""

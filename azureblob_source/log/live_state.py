@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from azureblob_source.log.checkpoint.tail import TailEffect, added_by, tail_effect
+from azureblob_source.log.tail import TailEffect, added_by, tail_effect
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from azureblob_source.log.checkpoint.manifest_list import Checkpoint, ManifestFile
+    from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
 
@@ -29,7 +29,9 @@ logger = logging.getLogger("azureblob_source")
 UNUSABLE = (NotFoundError, CorruptError, ConfigurationError)
 """The errors by which a checkpoint shows that it cannot be used."""
 FEW_ENTRIES = 16
-"""So many entries are read at once, whether there is a checkpoint or not."""
+"""Entries that one round of concurrent requests reads: a checkpoint saves nothing."""
+MANY_ENTRIES = 1000
+"""Entries for which a checkpoint is looked for in a listing, where no hint says that there is one."""
 _MOST_TRIED = 8
 """Checkpoints before a version that are tried, from the newest back."""
 
@@ -47,7 +49,7 @@ class LiveState:
     """
 
     log: CommitLog
-    base: Checkpoint | None
+    base: LogCheckpoint | None
     entries: tuple[LogEntry, ...]
 
     @property
@@ -140,7 +142,7 @@ def blobs_live_at(log: CommitLog, version: int) -> list[BlobEntry]:
     return of_live(log, version, blobs)
 
 
-def warn_unusable(base: Checkpoint, error: Exception) -> None:
+def warn_unusable(base: LogCheckpoint, error: Exception) -> None:
     """Say that entries are read because a checkpoint cannot be."""
     logger.warning("the checkpoint of version %d is ignored, the log is read instead: %s", base.version, error)
 
@@ -157,12 +159,14 @@ def no_log(log: CommitLog) -> NotFoundError:
     return NotFoundError("read the commit log of", place, "there is none", step)
 
 
-def _base(log: CommitLog, last: LogEntry) -> Checkpoint | None:
+def _base(log: CommitLog, last: LogEntry) -> LogCheckpoint | None:
     """The newest checkpoint that can be the base of the entries up to `last`; None if there is none, or no need."""
     oldest = max(last.since, log.kept_from)
     if last.version - oldest < FEW_ENTRIES:
         return None
     hint = log.checkpoint_hint()
+    if hint < 0 and last.version - oldest < MANY_ENTRIES:
+        return None
     for tried, version in enumerate(_candidates(log, last.version, hint)):
         if tried == _MOST_TRIED or version < oldest:
             break

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import IF_ABSENT, Conflict
-from azureblob_source.log.checkpointing import checkpoint_in_commit
 from azureblob_source.log.commit import (
     commit_and_publish,
     commit_entry,
@@ -143,6 +142,10 @@ class BatchCommitter:
             if isinstance(entry, LogEntry) and (entry.version + 1) % self.plan.checkpoint_interval == 0:
                 stream = entry.blobs[0].stream if entry.blobs else self.plan.stream
                 if stream is not None:
+                    from azureblob_source.log.checkpointing import (  # noqa: PLC0415 - one commit of many makes one
+                        checkpoint_in_commit,
+                    )
+
                     checkpoint_in_commit(self.logs(stream), entry)
 
     def _check_order(self, transaction: Transaction | None, entries: Sequence[AnyEntry]) -> None:

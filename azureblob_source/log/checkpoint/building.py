@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from azureblob_source.log.checkpoint.live_table import live_table
 from azureblob_source.log.checkpoint.manifest import without
-from azureblob_source.log.checkpoint.manifest_list import Checkpoint
-from azureblob_source.log.checkpoint.tail import added_by, tail_effect
+from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
+from azureblob_source.log.tail import added_by, tail_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ OPEN_BLOBS = 2_000
 MANIFEST_BLOBS = 20_000
 """A manifest has at most as many."""
 MERGED = 10
-"""So many manifests that are less than half full become one."""
+"""This number of manifests that are less than half full become one."""
 
 
 class Manifests(Protocol):
@@ -42,7 +42,9 @@ class Manifests(Protocol):
         """Put a manifest of the checkpoint at `version`."""
 
 
-def extended(base: Checkpoint, entries: Sequence[LogEntry], store: Manifests, kept_from: int) -> Checkpoint | None:
+def extended(
+    base: LogCheckpoint, entries: Sequence[LogEntry], store: Manifests, kept_from: int
+) -> LogCheckpoint | None:
     """The checkpoint at the last of the entries, which follow `base`. None if `base` is no base for them.
 
     kept_from: what is below the retention boundary is left out, as far as whole manifests are concerned.
@@ -71,7 +73,7 @@ def extended(base: Checkpoint, entries: Sequence[LogEntry], store: Manifests, ke
     )
 
 
-def begun(entries: Sequence[LogEntry], store: Manifests, base: Checkpoint | None = None) -> Checkpoint:
+def begun(entries: Sequence[LogEntry], store: Manifests, base: LogCheckpoint | None = None) -> LogCheckpoint:
     """The checkpoint at the last of all entries since the last overwrite. base: one that has the ids of columns."""
     last = entries[-1]
     return replace(
@@ -82,8 +84,8 @@ def begun(entries: Sequence[LogEntry], store: Manifests, base: Checkpoint | None
     )
 
 
-def _of_entry(entry: LogEntry) -> Checkpoint:
-    return Checkpoint(entry.version, entry.log_id, entry.write_id, entry.timestamp, entry.since)
+def _of_entry(entry: LogEntry) -> LogCheckpoint:
+    return LogCheckpoint(entry.version, entry.log_id, entry.write_id, entry.timestamp, entry.since)
 
 
 def _removers(entries: Sequence[LogEntry], first: int) -> Iterator[int]:

@@ -81,7 +81,7 @@ class ManifestFile:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class LogCheckpoint:
     """What is live at a published version.
 
     log_id, write_id, timestamp, since: of the entry that has the version.
@@ -136,7 +136,7 @@ def _schema() -> AvroSchema:
     return header_schema(json.dumps({"type": "record", "name": "manifest_file", "fields": columns}), blob="a list")
 
 
-def list_bytes(checkpoint: Checkpoint, root: str, metadata: Mapping[str, bytes]) -> bytes:
+def list_bytes(checkpoint: LogCheckpoint, root: str, metadata: Mapping[str, bytes]) -> bytes:
     """The manifest list of a checkpoint. root: what stands before blob names in paths. metadata: for the header."""
     rows = [
         {
@@ -169,7 +169,7 @@ def list_bytes(checkpoint: Checkpoint, root: str, metadata: Mapping[str, bytes])
     return avro_file(pa.RecordBatch.from_pylist(rows, schema), _schema(), header | dict(metadata))
 
 
-def read_list(data: bytes, name: str, stream: str) -> Checkpoint:
+def read_list(data: bytes, name: str, stream: str) -> LogCheckpoint:
     """The checkpoint stored as blob `name` of a stream.
 
     `ConfigurationError` if it has a newer format, `CorruptError` if it is damaged, or names manifests of another
@@ -192,7 +192,7 @@ def read_list(data: bytes, name: str, stream: str) -> Checkpoint:
             for row in rows
         ]
         document["removers"] = tuple(document["removers"])
-        found = Checkpoint(**document, manifests=tuple(manifests))
+        found = LogCheckpoint(**document, manifests=tuple(manifests))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from azure_account.values import ALWAYS, IF_ABSENT, Done, Unknown
-from azureblob_source.log.checkpoint.hint import put_hint
 from azureblob_source.log.checkpoint.live_table import LIVE
 from azureblob_source.log.checkpoint.manifest import manifest_bytes, manifest_table, without
-from azureblob_source.log.checkpoint.manifest_list import Checkpoint, ManifestFile, list_bytes, read_list
+from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile, list_bytes, read_list
+from azureblob_source.log.hint import put_hint
 from azureblob_source.log.naming import checkpoint_name, checkpoint_prefix, checkpoint_version, manifest_name
 from foundation.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
 from foundation.parallel import concurrent_map
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from azure_account.container import BlobContainer
-    from azureblob_source.log.checkpoint.tail import TailEffect
+    from azureblob_source.log.tail import TailEffect
 
 logger = logging.getLogger("azureblob_source")
 
@@ -34,7 +34,7 @@ _SPANS = (2, 3, 4, 6, 20)
 """Numbers of last digits in which the versions of one listing differ: checkpoints near a version are found first."""
 
 
-class CheckpointStore:
+class LogCheckpointStore:
     """The checkpoints of one stream. One thread at a time writes them."""
 
     def __init__(self, container: BlobContainer, stream: str) -> None:
@@ -43,7 +43,7 @@ class CheckpointStore:
         self._last: tuple[str, pa.Table] | None = None
         """The manifest written last, which the next checkpoint is likely to need."""
 
-    def find(self, version: int) -> Checkpoint | None:
+    def find(self, version: int) -> LogCheckpoint | None:
         """The checkpoint at a version. None if there is none, or it cannot be read."""
         name = checkpoint_name(self._stream, version)
         try:
@@ -105,7 +105,7 @@ class CheckpointStore:
         self._last = name, table.combine_chunks()
         return ManifestFile.of(name, len(data), version, table)
 
-    def put(self, checkpoint: Checkpoint, *, replaces: bool = False) -> None:
+    def put(self, checkpoint: LogCheckpoint, *, replaces: bool = False) -> None:
         """Put a checkpoint whose manifests are there, then the hint.
 
         Unless it `replaces` one, another writer's at that version stays: both say the same.

@@ -10,7 +10,7 @@ from azureblob_source.log.live import entries_in_effect, live_blobs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from azureblob_source.log.checkpoint.manifest_list import Checkpoint, ManifestFile
+    from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile
     from azureblob_source.log.entry import BlobEntry, LogEntry
 
 
@@ -27,10 +27,10 @@ class TailEffect:
         return bool(self.names) or any(manifest.first <= version <= manifest.last for version in self.versions)
 
 
-def tail_effect(base: Checkpoint, entries: Sequence[LogEntry]) -> TailEffect | None:
+def tail_effect(base: LogCheckpoint, entries: Sequence[LogEntry]) -> TailEffect | None:
     """What entries after `base`, in order, change in it. None if it is no base for them.
 
-    It is none if an overwrite has followed, or if an entry is revoked that had removed blobs: these are live again.
+    An overwrite that has followed ends it, and the revocation of an entry that had removed blobs: these are live again.
     """
     later = [entry for entry in entries if entry.version > base.version]
     if later and later[-1].since != base.since:
