@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from azureblob_source.log.tail import TailEffect, added_by, tail_effect
+from azureblob_source.log.checkpoint.tail import TailEffect, added_by, tail_effect
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from azureblob_source.log.checkpoint.live_table import live_table
 from azureblob_source.log.checkpoint.manifest import without
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
-from azureblob_source.log.tail import added_by, tail_effect
+from azureblob_source.log.checkpoint.tail import added_by, tail_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from azure_account.container import BlobContainer
-    from azureblob_source.log.tail import TailEffect
+    from azureblob_source.log.checkpoint.tail import TailEffect
 
 logger = logging.getLogger("azureblob_source")
 

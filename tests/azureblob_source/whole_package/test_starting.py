@@ -31,11 +31,11 @@ BUDGET: dict[str, tuple[set[str], int]] = {
     "write": (ARROW | FUNCTIONS | {"opentelemetry"}, 100),
     "commit": ({"opentelemetry"}, 68),
     "commit_micro_batches": (ARROW | FUNCTIONS, 96),
-    "find_the_schema": (ARROW, 88),
-    "take_a_given_schema": (ARROW | {"cramjam", "fastavro"}, 81),
-    "plan_a_read": (ARROW, 88),
+    "find_the_schema": (ARROW, 89),
+    "take_a_given_schema": (ARROW | {"cramjam", "fastavro"}, 82),
+    "plan_a_read": (ARROW, 89),
     "read": (ARROW | FUNCTIONS | {"awkward_cpp"}, 108),
-    "follow": (ARROW, 90),
+    "follow": (ARROW, 91),
 }
 if find_spec("pyspark_azureblob_native"):
     BUDGET["read_natively"] = (ARROW | FUNCTIONS | {"pyspark_azureblob_native"}, 107)
