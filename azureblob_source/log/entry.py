@@ -35,11 +35,18 @@ def attempt_of(metadata: Mapping[str, str]) -> str | None:
     return {key.lower(): value for key, value in metadata.items()}.get(ATTEMPT)
 
 
+Bound: TypeAlias = int | float | str
+"""A number, days or microseconds since 1970, the unscaled number of a decimal, or the start of a text."""
+Bounds: TypeAlias = "Mapping[str, tuple[Bound, Bound]]"
+"""By column: no value of the column is below the first or above the second."""
+
+
 @dataclass(frozen=True)
 class BlobEntry:
     """One blob, staged by one task attempt as the blocks `0 … blocks-1`.
 
     `uncompressed` and `size` count bytes before and after compression; event times are microseconds since 1970 UTC.
+    `bounds` has some columns; of another one nothing is known.
     """
 
     name: str
@@ -54,6 +61,7 @@ class BlobEntry:
     rolled_by: str
     min_event_time: int | None = None
     max_event_time: int | None = None
+    bounds: Bounds = field(default_factory=dict, hash=False)
 
     @property
     def removal(self) -> Removal:
@@ -321,7 +329,7 @@ def to_json(entry: LogEntry) -> bytes:
         "lastRevert": entry.last_revert,
         "batchVersion": entry.batch_version,
         "transaction": None if entry.transaction is None else asdict(entry.transaction),
-        "blobs": [_blob_json(blob) for blob in entry.blobs],
+        "blobs": [blob_document(blob) for blob in entry.blobs],
         "removed": [[each.name, each.attempt] for each in entry.removed],
         "control": [dict(message) for message in entry.control],
         "metrics": dict(entry.metrics),
@@ -384,7 +392,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         transaction=None if transaction is None else Transaction(transaction["id"], int(transaction["version"])),
         epoch=document["epoch"],
         published_up_to=int(document["published"]),
-        blobs=tuple(map(_blob, document["blobs"])),
+        blobs=tuple(map(blob_of, document["blobs"])),
         removed=tuple(Removal(str(removed), str(attempt)) for removed, attempt in document["removed"]),
         replaces=document["replaces"],
         reverts=tuple(map(int, document["reverts"])),
@@ -418,9 +426,12 @@ _BLOB_FIELDS = {
 }
 
 
-def _blob_json(blob: BlobEntry) -> dict[str, Any]:
-    return {key: getattr(blob, attribute) for key, attribute in _BLOB_FIELDS.items()}
+def blob_document(blob: BlobEntry) -> dict[str, Any]:
+    """A blob as an object of JSON."""
+    return {key: getattr(blob, attribute) for key, attribute in _BLOB_FIELDS.items()} | {"bounds": dict(blob.bounds)}
 
 
-def _blob(document: Mapping[str, Any]) -> BlobEntry:
-    return BlobEntry(**{attribute: document[key] for key, attribute in _BLOB_FIELDS.items()})
+def blob_of(document: Mapping[str, Any]) -> BlobEntry:
+    """The inverse of `blob_document`. `KeyError`, `TypeError` or `ValueError` if the object is damaged."""
+    bounds = {column: (lower, upper) for column, (lower, upper) in document["bounds"].items()}
+    return BlobEntry(**{attribute: document[key] for key, attribute in _BLOB_FIELDS.items()}, bounds=bounds)

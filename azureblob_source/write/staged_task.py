@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from azureblob_source.log.entry import BlobEntry
+from azureblob_source.log.entry import blob_document, blob_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from azureblob_source.log.entry import BlobEntry
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class StagedTask:
 
     def to_json(self) -> str:
         """As JSON, which the driver reads."""
-        document: dict[str, Any] = {"rows": self.rows, "blobs": [asdict(blob) for blob in self.blobs]}
+        document: dict[str, Any] = {"rows": self.rows, "blobs": list(map(blob_document, self.blobs))}
         more = {"metrics": self.metrics, "writer": self.writer, "control": self.control}
         return json.dumps({**document, **more}, ensure_ascii=False)
 
@@ -37,6 +39,6 @@ class StagedTask:
     def from_json(text: str) -> StagedTask:
         """The inverse of `to_json`."""
         document = json.loads(text)
-        blobs = tuple(BlobEntry(**blob) for blob in document["blobs"])
+        blobs = tuple(map(blob_of, document["blobs"]))
         control = tuple(document["control"])
         return StagedTask(document["rows"], blobs, document["metrics"], document["writer"], control)

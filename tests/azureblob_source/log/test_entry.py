@@ -40,6 +40,7 @@ FULL = LogEntry(
             name="flights/São Paulo/2013/01/31/12/00-05-0a1b2c3d.avro", stream="flights", partition="São Paulo",
             attempt="0123456789abcdef", blocks=2, rows=1000, uncompressed=52000, size=21000, schema="89abcdef01234567",
             rolled_by="size", min_event_time=1359633600000000, max_event_time=1359633605000000,
+            bounds={"id": (200, 299), "dest": ("ATL", "BOS"), "ratio": (-0.5, 2.0)},
         ),
         BlobEntry(
             name="flights/2013/01/31/12/00-06-1b2c3d4e.avro", stream="flights", partition=None,
@@ -81,11 +82,14 @@ def test_the_first_format_is_still_the_one_that_is_written() -> None:
 names = st.text(st.characters(codec="utf-8"), max_size=8)
 counts = st.integers(0, 2**63 - 1)
 maps = st.dictionaries(names, names, max_size=2)
+bounds = st.integers(-(10**38), 10**38) | st.floats(allow_nan=False, allow_infinity=False) | names
+pairs = st.tuples(bounds, bounds)
 blobs = st.builds(
     BlobEntry,
     name=names, stream=names, partition=st.none() | names, attempt=names, blocks=st.integers(1, 50_000), rows=counts,
     uncompressed=counts, size=counts, schema=names, rolled_by=st.sampled_from(["end", "size", "age"]),
     min_event_time=st.none() | st.integers(-(2**63), 2**63 - 1), max_event_time=st.none() | st.just(0),
+    bounds=st.dictionaries(names, pairs, max_size=3),
 )  # fmt: skip
 entries = st.builds(
     LogEntry,
@@ -169,6 +173,8 @@ def without(*path: Any) -> bytes:
         without("blobs", 1, "attempt"),
         without("blobs", 1, "blocks"),
         without("blobs", 1, "partition"),
+        without("blobs", 1, "bounds"),
+        GOLDEN.read_bytes().replace(b"[200, 299]", b"[200]"),
         GOLDEN.read_bytes().replace(b'"since": 3', b'"since": null'),
         b"[" * 100_000,
     ],
