@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from arrow_avro.nested_arrays import batch_of, retyped, same_rows, well_formed
     from arrow_avro.schema import AvroSchema, arrow_schema, check_writable, header_schema, infer, names_alike, parse
     from arrow_avro.spark_types import arrow_of, spark_of
+    from arrow_avro.types import AvroType
 
 __all__ = [
     "BATCH_BYTES",
@@ -69,6 +70,7 @@ __all__ = [
     "SYNC_SIZE",
     "AvroBlock",
     "AvroSchema",
+    "AvroType",
     "BufferedRanges",
     "Codec",
     "EncodedRows",
@@ -130,6 +132,7 @@ _NAMES = {
     "nested_arrays": "batch_of retyped same_rows well_formed",
     "schema": "AvroSchema arrow_schema check_writable header_schema infer names_alike parse",
     "spark_types": "arrow_of spark_of",
+    "types": "AvroType",
 }
 """The names of each module, the same as in the imports above, which mypy and import-linter read."""
 
