@@ -17,10 +17,12 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
+from arrow_avro import AvroType
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from arrow_avro import AvroSchema, AvroType
+    from arrow_avro import AvroSchema
 
 
 def assigned(schema: AvroSchema, before: Mapping[str, int]) -> dict[str, int]:
@@ -43,22 +45,24 @@ def path_of(name: str, within: str = "") -> str:
     return f"{within}.{level}" if within else level
 
 
-def _paths_within(avro: AvroType, path: str = "") -> Iterator[str]:
-    """The paths below that of a type."""
+def inner_types(avro: AvroType) -> list[tuple[str, str, AvroType]]:
+    """The types directly within a type that have ids: name in a file, name in a path, type."""
     avro = avro.nullable or avro
     match avro.kind:
         case "record" if not avro.is_variant:
-            inner = [(member.column, member.type) for member in avro.fields]
+            return [(member.name, member.column, member.type) for member in avro.fields]
         case "array" if avro.logical == "map":
-            inner = [(member.name, member.type) for member in avro.element.fields]
+            return [(member.name, member.name, member.type) for member in avro.element.fields]
         case "array":
-            inner = [("element", avro.element)]
+            return [("element", "element", avro.element)]
         case "map":
-            yield path_of("key", path)
-            inner = [("value", avro.element)]
-        case _:
-            inner = []
-    for name, each in inner:
+            return [("key", "key", AvroType("string")), ("value", "value", avro.element)]
+    return []
+
+
+def _paths_within(avro: AvroType, path: str = "") -> Iterator[str]:
+    """The paths below that of a type."""
+    for _, name, inner in inner_types(avro):
         below = path_of(name, path)
         yield below
-        yield from _paths_within(each, below)
+        yield from _paths_within(inner, below)
