@@ -138,7 +138,7 @@ def _watch(system: System, observed: Observed, faults: Faults, began: float) -> 
                 raise TimeoutError(f"No row for {STUCK_SECONDS:.0f} s: {system.state()}")
             if faults.failure is not None:
                 raise faults.failure
-            _restart_who_gave_up(system.drivers, observed)
+            _restart_who_gave_up(system.drivers, has_run=observed.rows > 0 or bool(faults.faults))
             if faults.ident is None and system.drivers.all_run:
                 faults.start()
             if "flights" in system.drivers.done:
@@ -146,11 +146,14 @@ def _watch(system: System, observed: Observed, faults: Faults, began: float) -> 
             time.sleep(REFRESH_SECONDS)
 
 
-def _restart_who_gave_up(drivers: Drivers, observed: Observed) -> None:
-    """Start drivers again that have ended by themselves, as a supervisor does. `RuntimeError` if none can start."""
+def _restart_who_gave_up(drivers: Drivers, *, has_run: bool) -> None:
+    """Start drivers again that have ended by themselves, as a supervisor does. `RuntimeError` if none can start.
+
+    has_run: there are rows, or a fault has struck: it may have ended a driver that has just begun.
+    """
     alive = {each.name for each in drivers.alive}
     for name in {each.name for each in drivers.ended_by_themselves} - alive:
-        if not observed.rows:
+        if not has_run:
             raise RuntimeError(f"{name} cannot start: {drivers.folder / name}.0.txt")
         drivers.start(name)
 

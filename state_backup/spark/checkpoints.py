@@ -21,7 +21,7 @@ from foundation.errors import ConfigurationError, ConflictError, CorruptError, F
 from state_backup.backup.settings import WriterSettings
 from state_backup.record.store import StateStorage, open_location
 from state_backup.restoring.restore import RestoreResult, RestoreSettings, restore
-from state_backup.spark.position import STORE, QueryPosition, local_path
+from state_backup.spark.position import STORE, QueryPosition, beside, local_path
 from state_backup.spark.relocation import relocate
 from state_backup.spark.snapshot import newest_batch, query_id, snapshot_of, whole_batch
 from state_backup.spark.writers import note_openings, open_for_query, openings_of
@@ -92,10 +92,12 @@ def restore_checkpoint(
     The directory stays as it is if this machine was the last to back it up: it may have newer batches than the backup.
     If its newest batch is torn, as after a loss of power, it becomes what was backed up; `ConflictError` if that would
     discard batches that are whole.
-    Otherwise it becomes what was backed up. Without a backup, or a container, nothing is done.
+    Otherwise it becomes what was backed up. If it is of a query that has finished no batch, as of a driver that was
+    lost before its first backup, it is kept as `<location>.of-<query>`. Without a backup, or a container, nothing is
+    done.
 
-    `ConflictError` if the directory is of another query or no checkpoint, or has newer batches than the backup and was
-    not backed up from here since it was restored. `NotFoundError` or `CorruptError` if the newest backup is not whole,
+    `ConflictError` if the directory has batches of another query or is no checkpoint, or has newer batches than the
+    backup and was not backed up from here since it was restored. `NotFoundError` or `CorruptError` if the newest backup is not whole,
     and an older one lacks batches that are there. `ConfigurationError` if the state is no backup of
     `back_up_checkpoint` or `back_up_batch`; then the directory stays. If the state's record was deleted it is
     undeleted; `ConflictError` if that cannot be done.
@@ -121,7 +123,7 @@ def restore_checkpoint(
     if not discard_newer:
         if was_last and torn:
             _check_torn(location, local, backup, torn)
-        else:
+        elif not _set_aside(location, local, backup):
             _check_not_newer(location, local, backup)
         if local is not None and min(before, default=local) < local:
             only = str(newest.id)  # an older one, if this one is not whole, would discard batches that are here
@@ -149,6 +151,23 @@ def _check_torn(location: Path, local: int | None, backup: QueryPosition, torn: 
         cause = f"{names} is torn, as after a loss of power; batch {local} is whole, the backup has {backup.batch}"
         step = f"Delete {names}, to go on after batch {local}; or go on after the backup (`discard_newer=True`)."
         raise ConflictError("restore checkpoint", str(location), cause, step)
+
+
+def _set_aside(location: Path, local: int | None, backup: QueryPosition) -> bool:
+    """Rename a checkpoint of another query that has finished no batch; whether it was one.
+
+    If two drivers begin a query before its first backup, each gives it an id, and one of the two makes the backup.
+    """
+    found = _query_of(location)
+    aside = beside(location, f"of-{found}")
+    if local is not None or found in (None, backup.query) or aside.exists():
+        return False
+    location.rename(aside)
+    logger.warning(
+        "checkpoint %s is of query %s, which has finished no batch: it is kept as %s, and query %s is restored",
+        location, found, aside, backup.query,
+    )  # fmt: skip
+    return True
 
 
 def _check_not_newer(location: Path, local: int | None, backup: QueryPosition) -> None:

@@ -197,17 +197,30 @@ def test_checkpoints_of_two_queries_are_not_mixed(query: Query, container: BlobC
         restore_checkpoint(state_in(container), other.location)
 
 
-@pytest.mark.parametrize("files", [{"precious.csv": "1,2"}, {"metadata": '{"id":"another"}', "offsets/0": "v1"}])
-def test_a_directory_without_batches_that_is_not_of_the_query_is_left_alone(
-    query: Query, container: BlobContainer, tmp_path: Path, files: dict[str, str]
+def test_a_directory_that_is_no_checkpoint_is_left_alone(
+    query: Query, container: BlobContainer, tmp_path: Path
 ) -> None:
     query.commit(0)
     attach(query, container).close()
-    write_files(tmp_path / "other", files)
-    with pytest.raises(ConflictError, match=r"it is (no checkpoint of Spark|of query another), the backup is of query"):
+    write_files(tmp_path / "other", {"precious.csv": "1,2"})
+    with pytest.raises(ConflictError, match="it is no checkpoint of Spark, the backup is of query"):
         restore_checkpoint(state_in(container), tmp_path / "other")
-    assert all((tmp_path / "other" / name).read_text() == text for name, text in files.items())
+    assert (tmp_path / "other" / "precious.csv").read_text() == "1,2"
     assert 0 == restore_checkpoint(state_in(container), tmp_path / "other", discard_newer=True).batch
+
+
+def test_a_checkpoint_of_another_query_that_has_finished_no_batch_is_kept_under_another_name(
+    query: Query, container: BlobContainer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two drivers begin a query: the one that was lost before its first backup must not stop for ever."""
+    query.commit(0)
+    attach(query, container).close()
+    files = {"metadata": '{"id":"another"}', "offsets/0": "v1"}
+    write_files(tmp_path / "lost", files)
+    assert 0 == restore_checkpoint(state_in(container), tmp_path / "lost").batch
+    assert (tmp_path / "lost" / "commits" / "0").exists()
+    assert "it is kept as" in caplog.text
+    assert all((tmp_path / "lost.of-another" / name).read_text() == text for name, text in files.items())
 
 
 def test_batches_after_a_restore_are_not_discarded_because_of_a_backup_before_it(
