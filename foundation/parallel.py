@@ -64,6 +64,13 @@ def concurrent_map(
         executor.shutdown(wait=False, cancel_futures=True)
 
 
+def both(one: Callable[[], Item], other: Callable[[], Result], threads: int = 2) -> tuple[Item, Result]:
+    """The results of two calls, which are made at once by two threads. After an error the other one is abandoned."""
+    acts: list[Callable[[], Any]] = [one, other]
+    first, second = concurrent_map(lambda act: act(), acts, threads, after_error="abandon")
+    return first, second
+
+
 @dataclass
 class BulkResult:
     """The blobs for which an act has succeeded, and those for which it has failed, with the error if there was one.

@@ -26,11 +26,11 @@ from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.folder import check_no_files
 from azureblob_source.log.hint import hinted
-from azureblob_source.log.naming import log_name, log_prefix, log_version, schema_name
+from azureblob_source.log.naming import hundred_prefix, log_name, log_prefix, log_version, schema_name
 from azureblob_source.log.stream_notes import LogFacts, StreamNotes
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, TransientError
-from foundation.parallel import concurrent_map
+from foundation.parallel import both, concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("azureblob_source")
 
 _RECENT_SECONDS = 30.0
+_LISTINGS = 3
+_READ_AHEAD = 200
+"""Entries after a checkpoint that are worth reading before it is known what is needed."""
 _RECENT_BLOBS = 2000
 """Entries and their blobs that are remembered for the next checkpoint."""
 _TRUSTED_SECONDS = 600.0
@@ -72,22 +75,28 @@ class CommitLog:
         self.stream = stream
         self.readers = readers
         self._given = facts or LogFacts()
-        self.notes = StreamNotes(schema_texts=dict(self._given.schemas))
+        self.notes = StreamNotes(schema_texts=dict(self._given.schemas), checkpoint=self._given.checkpoint)
         """What this process knows of the stream."""
         self.kept_from = 0
         """Versions below this are known to be below the retention boundary."""
         self._clock = clock
         self._head: LogEntry | None = None
-        self._looked = False
+        self.looked = False
         self._listing: LogEntry | None = None
         """The entry that lists the transactions, of those that were needed last."""
         self._boundary_read_at = 0.0
         self._recent: dict[int, LogEntry] = {}
+        self._ahead: dict[int, LogEntry] = {}
+        """Entries up to the newest, which were read before the head was looked for."""
+        self._just_read: dict[int, LogEntry] = {}
+        """The same once the head is known: they were read before the boundary."""
 
     def facts(self) -> LogFacts:
         """What another process can begin with, which then does not search for it."""
         head, schemas = self._head, dict(self.notes.schema_texts)
-        return LogFacts(schemas=schemas) if head is None else LogFacts(head.version, head.write_id, schemas)
+        if head is None:
+            return LogFacts(schemas=schemas)
+        return LogFacts(head.version, head.write_id, schemas, self.notes.checkpoint)
 
     def schema_text(self, fingerprint: str) -> str:
         """The JSON of a writer schema, which is stored beside the log. It is read once."""
@@ -98,7 +107,7 @@ class CommitLog:
 
     def head(self) -> LogEntry | None:
         """The newest entry that this object knows of. It looks for one only the first time; see `refresh`."""
-        return self._head if self._looked else self.refresh()
+        return self._head if self.looked else self.refresh()
 
     def refresh(self, known: int | None = None) -> LogEntry | None:
         """Find the newest entry as of now.
@@ -120,12 +129,32 @@ class CommitLog:
             if found is not None and found.version >= first:
                 head = found
                 break
-            head = None
+            head, self._ahead = None, {}
             start = first if newest < first else self._find_oldest(first)
         if head is None and self._head is not None:
             self._fail_deleted()
+        own = (
+            {} if head is None else {each.version: each for each in self._ahead.values() if each.log_id == head.log_id}
+        )
+        self._ahead, self._just_read = {}, own
         self._keep(head)
         return head
+
+    def read_ahead(self) -> None:
+        """Read the newest entries, from the newest checkpoint on, before the head is looked for.
+
+        For a process that knows nothing of the log yet: what it needs takes three rounds of requests then.
+        """
+        hint = self.checkpoint_hint()
+        listed = partial(self._newest_listed, max(hint, self._given.version or 0) - 1)
+        if hint < 0:
+            start = newest = listed()
+        else:
+            newest, _ = both(listed, partial(self.checkpoints.find, hint), self.readers)
+            start = hint
+        if 0 <= start <= newest < start + _READ_AHEAD:
+            found = self._find_all(list(range(start, newest + 1)))
+            self._ahead = found if len(found) == newest + 1 - start else {}
 
     def _after_known(self, known: LogEntry, found: LogEntry) -> LogEntry:
         """The newest entry of the log of `known`, which this object has read before; `found` is the newest there is.
@@ -167,12 +196,13 @@ class CommitLog:
     def _reset(self) -> None:
         """Drop everything that is known of the log."""
         self._forget()
-        self._listing, self.notes, self._recent = None, StreamNotes(), {}
+        self._listing, self.notes = None, StreamNotes()
+        self._recent, self._ahead, self._just_read = {}, {}, {}
         self.kept_from, self._boundary_read_at = 0, 0.0
 
     def _keep(self, head: LogEntry | None) -> None:
         """Remember the newest entry; None if there is none."""
-        self._head, self._looked = head, True
+        self._head, self.looked = head, True
         if head is not None:
             self._recent[head.version] = head
             while sum(1 + len(entry.blobs) for entry in self._recent.values()) > _RECENT_BLOBS:
@@ -182,7 +212,7 @@ class CommitLog:
 
     def _forget(self) -> None:
         """Drop what is known of the head: the next call searches for it."""
-        self._head, self._looked = None, False
+        self._head, self.looked = None, False
 
     def remembered(self, transaction: Transaction | None) -> LastCommitted | None:
         """The newest version of a transaction's id that the log remembers, as far as the head is known.
@@ -301,7 +331,9 @@ class CommitLog:
         Errors as of `read`, and `ConflictError` if they are of another log than the head that this object knows.
         """
         versions = range(first, last + 1)
-        known = {} if self._head is None else {self._head.version: self._head}
+        known = dict(self._just_read) if self.boundary_is_recent() else {}
+        if self._head is not None:
+            known[self._head.version] = self._head
         unknown = [version for version in versions if version not in known]
         if unknown:
             found = self._find_all(unknown)
@@ -452,11 +484,15 @@ class CommitLog:
 
     def _start(self, known: int | None) -> int | None:
         """Where the search for the head begins: a version that existed, None if there is none."""
+        if self._ahead:
+            return min(self._ahead)
         if self._head is None and known is None:
             known = self._given_version()
         start = known if self._head is None else max(self._head.version, known or 0)
         if start is not None and start >= self.kept_from:
             return start
+        if not self.looked and (hint := self.checkpoint_hint()) >= 0 and self.has(hint):
+            return hint
         if self.kept_from or self.has(0):
             return self.kept_from
         return self.refresh_boundary().first or self._find_oldest(0)
@@ -478,6 +514,10 @@ class CommitLog:
 
     def _newest(self, known: int) -> int:
         """The newest version, given one that exists."""
+        if self._ahead:
+            return max(self._ahead)
+        if not self.looked and known == self.notes.checkpoint:
+            known = self._newest_listed(known)
         step = 1
         while self.has(known + step):
             known, step = known + step, step * 2
@@ -490,12 +530,25 @@ class CommitLog:
                 missing = middle
         return known
 
+    def _newest_listed(self, known: int) -> int:
+        """The newest version as far as listings of a hundred say that follow `known` without a gap."""
+        for _ in range(_LISTINGS):
+            listed = self.container.list(hundred_prefix(self.stream, known + 1))
+            versions = (log_version(blob.name) for blob in listed)
+            for version in (each for each in versions if each is not None and each > known):
+                if version != known + 1:
+                    return known
+                known = version
+            if (known + 1) % 100:
+                break
+        return known
+
     def has(self, version: int) -> bool:
         """Whether there is an entry of this version, even below the boundary."""
         return self.container.properties(log_name(self.stream, version)) is not None
 
     def _find(self, version: int) -> LogEntry | None:
-        return find_entry(self.container, self.stream, version)
+        return self._ahead.get(version) or find_entry(self.container, self.stream, version)
 
     def _find_all(self, versions: list[int]) -> dict[int, LogEntry]:
         found = concurrent_map(self._find, versions, self.readers, after_error="abandon")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from azureblob_source.log.checkpoint.tail import TailEffect, added_by, tail_effect
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
+from foundation.parallel import both
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
+
+Found = TypeVar("Found")
 
 logger = logging.getLogger("azureblob_source")
 
@@ -74,11 +77,19 @@ class LiveState:
 
         One of `UNUSABLE` if a manifest cannot be read.
         """
-        if self.base is None:
+        base, log = self.base, self.log
+        if base is None:
             return None
-        kept_from = self.log.kept_from
-        manifests = [each for each in self.base.manifests if each.last >= kept_from and needed(each)]
-        return self.log.checkpoints.table(manifests, effect, kept_from, columns)
+        oldest = max(base.since, log.kept_from)
+        manifests = [each for each in base.manifests if each.last >= oldest and needed(each)]
+        wanted = None if columns is None else [*dict.fromkeys((*columns, "version"))]
+        table, is_whole = both(
+            lambda: log.checkpoints.table(manifests, effect, oldest, wanted), lambda: log.has(oldest), log.readers
+        )
+        if not is_whole:  # the oldest entries were deleted by hand, or by a vacuum since the boundary was read
+            log.first()
+            table = log.checkpoints.from_version(table, log.kept_from)
+        return table if columns is None else table.select(columns)
 
 
 def live_state(log: CommitLog, version: int | None = None) -> LiveState:
@@ -91,11 +102,11 @@ def live_state(log: CommitLog, version: int | None = None) -> LiveState:
     base = _base(log, last)
     if base is None:
         return by_entries(log, last.version)
-    oldest = max(last.since, log.kept_from)
-    if not log.has(oldest) and (found := log.first()) is not None and found > last.version:
-        raise log.not_kept(last.version)
     first = min(max(base.version + 1, log.kept_from), last.version)
-    return LiveState(log, base, tuple(log.entries(first, last.version)))
+    try:
+        return LiveState(log, base, tuple(log.entries(first, last.version)))
+    except NotFoundError:  # the oldest were deleted
+        return by_entries(log, last.version)
 
 
 def check_version(log: CommitLog, version: int | None) -> LogEntry:
@@ -108,9 +119,6 @@ def check_version(log: CommitLog, version: int | None) -> LogEntry:
         step = "Ask for one that exists: the view `commits` lists them."
         raise NotFoundError(f"read version {version} of", place, f"the newest is {head.version}", step)
     return head
-
-
-Found = TypeVar("Found")
 
 
 def of_live(log: CommitLog, version: int, use: Callable[[LiveState, TailEffect], Found]) -> Found:

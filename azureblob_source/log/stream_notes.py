@@ -16,11 +16,13 @@ class LogFacts:
     """What one process of a read has found of the log, for the next process of the same read.
 
     version, write_id: of the head; None and empty if there was no log. schemas: JSON of writer schemas, by fingerprint.
+    checkpoint: as of `StreamNotes`.
     """
 
     version: int | None = None
     write_id: str = ""
     schemas: Mapping[str, str] = field(default_factory=dict)
+    checkpoint: int | None = None
 
 
 @dataclass
@@ -30,7 +32,7 @@ class StreamNotes:
     published_up_to: every entry up to this version is known to be published.
     schemas: fingerprints of the writer schemas that are known to be stored beside the log.
     schema_texts: JSON of writer schemas that were read, by fingerprint.
-    checkpoint: the version of the newest checkpoint, as far as is known.
+    checkpoint: the version of the newest checkpoint, as far as is known; -1 if there is none, None if nobody looked.
     probed: attributes, and whether with deletes, that the service is known to allow (`Publisher.probe_service`).
     """
 

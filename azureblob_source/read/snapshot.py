@@ -105,6 +105,8 @@ def take_snapshot(
 
     `NotFoundError` if there is neither a log nor a blob, or no such version; `TransientError` after the timeout.
     """
+    if version is None and not log.looked:
+        log.read_ahead()
     if log.head() is None and version is None:
         listed = listed_blobs(log.stream, list(log.container.list(f"{log.stream}/")))
         if log.refresh() is None:  # blobs become visible after their entry, so none of these is of a log that begins

@@ -42,9 +42,13 @@ class LogCheckpointStore:
         self._root = f"{container.url}/"
         self._last: tuple[str, pa.Table] | None = None
         """The manifest written last, which the next checkpoint is likely to need."""
+        self._found: LogCheckpoint | None = None
+        """The checkpoint found or put last."""
 
     def find(self, version: int) -> LogCheckpoint | None:
         """The checkpoint at a version. None if there is none, or it cannot be read."""
+        if self._found is not None and self._found.version == version:
+            return self._found
         name = checkpoint_name(self._stream, version)
         try:
             found = read_list(self._container.get(name).data, name, self._stream)
@@ -53,7 +57,8 @@ class LogCheckpointStore:
         except (CorruptError, ConfigurationError) as error:
             logger.warning("%s is ignored, the log is read instead: %s", name, error)
             return None
-        return found if found.version == version else None
+        self._found = found if found.version == version else None
+        return self._found
 
     def up_to(self, version: int) -> Iterator[int]:
         """The versions of checkpoints up to `version`, from the newest back."""
@@ -80,6 +85,10 @@ class LogCheckpointStore:
 
         found = concurrent_map(read, manifests, _READERS, after_error="abandon")
         return pa.concat_tables([LIVE.empty_table().select(columns or LIVE.names), *found])
+
+    def from_version(self, table: pa.Table, version: int) -> pa.Table:
+        """The blobs of a live table from a version on."""
+        return without(table, kept_from=version)
 
     def read(self, manifest: ManifestFile) -> pa.Table:
         """The live table of a manifest. Errors as of `table`."""
@@ -114,4 +123,5 @@ class LogCheckpointStore:
         name, condition = checkpoint_name(self._stream, checkpoint.version), ALWAYS if replaces else IF_ABSENT
         if isinstance(self._container.put(name, data, condition=condition), Unknown):
             return  # the hint must not name what may not be there
+        self._found = checkpoint
         put_hint(self._container, self._stream, checkpoint.version)
