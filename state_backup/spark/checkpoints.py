@@ -97,8 +97,8 @@ def restore_checkpoint(
     done.
 
     `ConflictError` if the directory has batches of another query or is no checkpoint, or has newer batches than the
-    backup and was not backed up from here since it was restored. `NotFoundError` or `CorruptError` if the newest backup is not whole,
-    and an older one lacks batches that are there. `ConfigurationError` if the state is no backup of
+    backup and was not backed up from here since it was restored. `NotFoundError` or `CorruptError` if the newest backup
+    is not whole, and an older one lacks batches that are there. `ConfigurationError` if the state is no backup of
     `back_up_checkpoint` or `back_up_batch`; then the directory stays. If the state's record was deleted it is
     undeleted; `ConflictError` if that cannot be done.
     """
