@@ -1,0 +1,167 @@
+"""The metadata of the Iceberg table that a stream is: one JSON file for each checkpoint of its log. Pure.
+
+    <stream>/_iceberg/metadata/v<k>.metadata.json     the table as of a version of the log; k is 1, 2, 3, …
+    <stream>/_iceberg/metadata/version-hint.text      the newest k, or one before it
+
+Path-based readers (`HadoopTables`) take the k of the hint, and then the next ones for as long as they are there. A
+catalog is told the path of one file. Format: https://iceberg.apache.org/spec/#table-metadata, version 2.
+
+The table has no partitions: Iceberg would take partition values in the place of those in the blobs, and the bounds of
+a partition column leave the same blobs out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from azureblob_source.iceberg.schema import check_written, name_mapping, table_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from arrow_avro import AvroSchema
+
+MAX_SNAPSHOTS = 100
+"""A table has the newest ones. Older versions are read with option `versionAsOf`."""
+VERSION = "azureblob.version"
+"""Key of a snapshot's summary: the version of the log."""
+_FORMAT_VERSION = 2
+_NO_PARTITION_ID = 999
+_MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is live at a version of the log.
+
+    timestamp: milliseconds since 1970 UTC. manifest_list: its path. only_added: no blob of the snapshot before is gone.
+    blobs, rows, bytes: totals of what is live.
+    """
+
+    version: int
+    timestamp: int
+    manifest_list: str
+    only_added: bool
+    blobs: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """An Iceberg table. uuid: see `table_uuid`. location: the path above its metadata.
+
+    schemas: all so far, by schema id, as JSON without the id; those of snapshots that are gone stay, so that no id is
+      given twice. mapping: the names of columns in the blobs. snapshots: as JSON, in order of versions.
+    """
+
+    uuid: str
+    location: str
+    schemas: tuple[Mapping[str, Any], ...] = ()
+    schema_id: int = 0
+    last_column_id: int = 0
+    mapping: Sequence[Mapping[str, Any]] = ()
+    snapshots: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The version of the log that the table is at; -1 before the first."""
+        return int(self.snapshots[-1]["snapshot-id"]) - 1 if self.snapshots else -1
+
+    def with_rows(self, rows: AvroSchema, written: Sequence[AvroSchema], ids: Mapping[str, int]) -> Table:
+        """The table with the schema of these rows. written: the schemas of the blobs. ids: of paths, old ones too.
+
+        `NotInIcebergError` says why Iceberg's readers would not read the rows as they are.
+        """
+        check_written(rows, written)
+        schema = table_schema(rows, ids)
+        schemas = self.schemas if schema in self.schemas else (*self.schemas, schema)
+        return replace(
+            self,
+            schemas=schemas,
+            schema_id=schemas.index(schema),
+            last_column_id=max(ids.values(), default=0),
+            mapping=name_mapping(rows, ids),
+        )
+
+    def with_snapshot(self, added: Snapshot, oldest: int = 0) -> Table:
+        """The table at a version after its own. oldest: snapshots of versions before it have blobs that are gone.
+
+        Timestamps never decrease, whatever the clocks of two writers say: readers refuse a log that goes back.
+        """
+        kept = [each for each in self.snapshots if each["snapshot-id"] > oldest][-MAX_SNAPSHOTS + 1 :]
+        parent = {"parent-snapshot-id": kept[-1]["snapshot-id"]} if kept else {}
+        before = self.snapshots[-1]["timestamp-ms"] if self.snapshots else 0
+        snapshot = {
+            "snapshot-id": added.version + 1,
+            **parent,
+            "sequence-number": added.version + 1,
+            "timestamp-ms": max(added.timestamp, before),
+            "manifest-list": added.manifest_list,
+            "schema-id": self.schema_id,
+            "summary": {
+                "operation": "append" if added.only_added else "overwrite",
+                VERSION: str(added.version),
+                "total-data-files": str(added.blobs),
+                "total-records": str(added.rows),
+                "total-files-size": str(added.bytes),
+            },
+        }
+        return replace(self, snapshots=(*kept, snapshot))
+
+
+def table_uuid(log_id: str) -> str:
+    """The id of the table of a log."""
+    digits = hashlib.sha256(f"azureblob {log_id}".encode()).hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
+
+
+def to_json(table: Table) -> bytes:
+    """The table as its metadata file has it. It has a snapshot at least."""
+    newest = table.snapshots[-1]
+    document = {
+        "format-version": _FORMAT_VERSION,
+        "table-uuid": table.uuid,
+        "location": table.location,
+        "last-sequence-number": newest["sequence-number"],
+        "last-updated-ms": newest["timestamp-ms"],
+        "last-column-id": table.last_column_id,
+        "current-schema-id": table.schema_id,
+        "schemas": [{"schema-id": place, **schema} for place, schema in enumerate(table.schemas)],
+        "default-spec-id": 0,
+        "partition-specs": [{"spec-id": 0, "fields": []}],
+        "last-partition-id": _NO_PARTITION_ID,
+        "default-sort-order-id": 0,
+        "sort-orders": [{"order-id": 0, "fields": []}],
+        "properties": {
+            "schema.name-mapping.default": json.dumps(table.mapping, ensure_ascii=False, separators=(",", ":")),
+            # The log says which blobs are deleted: no maintenance of Iceberg's may.
+            "gc.enabled": "false",
+        },
+        "current-snapshot-id": newest["snapshot-id"],
+        "refs": {_MAIN: {"snapshot-id": newest["snapshot-id"], "type": "branch"}},
+        "snapshots": table.snapshots,
+        "snapshot-log": [{key: each[key] for key in ("timestamp-ms", "snapshot-id")} for each in table.snapshots],
+        "metadata-log": [],
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def from_json(data: bytes) -> Table:
+    """The table that a metadata file of this package has. ValueError, KeyError or TypeError if it is none."""
+    document = json.loads(data)
+    schemas = {each["schema-id"]: each for each in document["schemas"]}
+    return Table(
+        uuid=str(document["table-uuid"]),
+        location=str(document["location"]),
+        schemas=tuple(
+            {key: value for key, value in schemas[place].items() if key != "schema-id"} for place in range(len(schemas))
+        ),
+        schema_id=int(document["current-schema-id"]),
+        last_column_id=int(document["last-column-id"]),
+        mapping=json.loads(document["properties"]["schema.name-mapping.default"]),
+        snapshots=tuple(document["snapshots"]),
+    )

@@ -1,0 +1,26 @@
+"""Paths of a container's blobs as engines of Iceberg name them: absolute, with a scheme of Hadoop's. Pure."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from azure_account.address import parse_address
+
+SCHEMES = ("abfss", "abfs", "wasbs", "wasb")
+"""The first one is what engines and catalogs take everywhere."""
+_SUFFIX = "core.windows.net"
+
+
+def root(container_url: str, scheme: str) -> str:
+    """What stands before the name of a blob: `abfss://<container>@<account>.dfs.core.windows.net/`.
+
+    An emulator, whose URL has the account in its path, gets the host that its account would have in Azure.
+    """
+    address = parse_address(container_url)
+    endpoint = urlsplit(address.endpoint or "")
+    host = endpoint.netloc
+    if endpoint.path.strip("/"):
+        host = f"{address.account}.blob.{_SUFFIX}"
+    if scheme.startswith("abfs"):
+        host = host.replace(".blob.", ".dfs.", 1)
+    return f"{scheme}://{address.container}@{host}/"

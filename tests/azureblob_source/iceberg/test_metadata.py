@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV2
+from pyiceberg.table.name_mapping import parse_mapping_from_json
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+
+from arrow_avro import AvroSchema, header_schema, superset
+from azureblob_source.iceberg.field_ids import assigned
+from azureblob_source.iceberg.metadata import MAX_SNAPSHOTS, Snapshot, Table, from_json, table_uuid, to_json
+from azureblob_source.iceberg.schema import NotInIcebergError
+
+LOCATION = "abfss://data@acme.dfs.core.windows.net/flights/_iceberg"
+NEW = Table(table_uuid("log"), LOCATION)
+
+
+def schema(**columns: Any) -> AvroSchema:
+    fields = [{"name": name, "type": avro} for name, avro in columns.items()]
+    return header_schema(json.dumps({"type": "record", "name": "row", "fields": fields}), blob="a")
+
+
+def snapshot(version: int, *, timestamp: int | None = None, only_added: bool = True) -> Snapshot:
+    at = 1_700_000_000_000 + version if timestamp is None else timestamp
+    return Snapshot(version, at, f"{LOCATION}/metadata/snap-{version}.avro", only_added, 3, 200, 5_000)
+
+
+def with_rows(table: Table, ids: dict[str, int], *written: AvroSchema) -> Table:
+    rows = superset(written)
+    ids.update(assigned(rows, ids))
+    return table.with_rows(rows, written, ids)
+
+
+def read(table: Table) -> TableMetadata:
+    """The table by pyiceberg, which checks it. Nothing is lost on the way."""
+    assert table == from_json(to_json(table))
+    return TableMetadataUtil.parse_raw(to_json(table).decode())
+
+
+def test_pyiceberg_reads_the_table() -> None:
+    found = read(with_rows(NEW, {}, schema(id="long", origin=["null", "string"])).with_snapshot(snapshot(6)))
+    assert isinstance(found, TableMetadataV2)
+    assert (table_uuid("log"), LOCATION) == (str(found.table_uuid), found.location)
+    columns = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "origin", StringType()))
+    assert columns == found.schema()
+    assert (0, True, 2) == (found.schema().schema_id, found.spec().is_unpartitioned(), found.last_column_id)
+    current = found.current_snapshot()
+    assert current is not None and current.summary is not None
+    assert (7, 7, None, 0) == (
+        current.snapshot_id,
+        current.sequence_number,
+        current.parent_snapshot_id,
+        current.schema_id,
+    )
+    assert f"{LOCATION}/metadata/snap-6.avro" == current.manifest_list
+    assert ("append", "6", "200") == (
+        current.summary.operation.value,
+        current.summary["azureblob.version"],
+        current.summary["total-records"],
+    )
+    mapping = parse_mapping_from_json(found.properties[TableProperties.DEFAULT_NAME_MAPPING])
+    assert [(1, ["id"]), (2, ["origin"])] == [(each.field_id, each.names) for each in mapping]
+
+
+def test_snapshots_follow_each_other_and_keep_their_schema() -> None:
+    ids: dict[str, int] = {}
+    first, second = schema(id="int"), schema(id="long", origin=["null", "string"])
+    table = with_rows(NEW, ids, first).with_snapshot(snapshot(0))
+    table = with_rows(table, ids, first, second).with_snapshot(snapshot(5))
+    table = with_rows(table, ids, first).with_snapshot(snapshot(9, only_added=False))
+    found = read(table)
+    kept = [(each.snapshot_id, each.parent_snapshot_id, each.schema_id) for each in found.snapshots]
+    assert [(1, None, 0), (6, 1, 1), (10, 6, 0)] == kept
+    assert [IntegerType(), LongType()] == [each.find_type("id") for each in found.schemas]
+    assert (0, 2, 10) == (found.current_schema_id, found.last_column_id, found.last_sequence_number)
+    assert [1, 6, 10] == [each.snapshot_id for each in found.snapshot_log]
+    assert "overwrite" == table.snapshots[-1]["summary"]["operation"]
+
+
+def test_a_clock_that_goes_back_leaves_the_log_of_snapshots_in_order() -> None:
+    table = with_rows(NEW, {}, schema(id="int"))
+    for version, timestamp in enumerate((2_000_000, 1_000_000, 3_000_000)):
+        table = table.with_snapshot(snapshot(version, timestamp=timestamp))
+    assert [2_000_000, 2_000_000, 3_000_000] == [each.timestamp_ms for each in read(table).snapshot_log]
+
+
+def test_the_newest_snapshots_are_kept_but_none_whose_blobs_are_gone() -> None:
+    table = with_rows(NEW, {}, schema(id="int"))
+    for version in range(MAX_SNAPSHOTS + 5):
+        table = table.with_snapshot(snapshot(version))
+    ids = [each.snapshot_id for each in read(table).snapshots]
+    assert list(range(6, MAX_SNAPSHOTS + 6)) == ids
+    table = table.with_snapshot(snapshot(200), oldest=MAX_SNAPSHOTS + 3)
+    kept = [(each.snapshot_id, each.parent_snapshot_id) for each in read(table).snapshots]
+    assert [(104, 103), (105, 104), (201, 105)] == kept
+    assert [(301, None)] == [
+        (each.snapshot_id, each.parent_snapshot_id)
+        for each in read(table.with_snapshot(snapshot(300), oldest=300)).snapshots
+    ]
+
+
+def test_what_iceberg_cannot_say_leaves_the_table_as_it_was() -> None:
+    table = with_rows(NEW, {}, schema(id="int"))
+    with pytest.raises(NotInIcebergError, match="column 'id' is int in some blobs and double in others"):
+        with_rows(table, {}, schema(id="int"), schema(id="double"))
+    assert with_rows(NEW, {}, schema(id="int")) == table
+
+
+def test_the_table_of_another_log_is_another_one() -> None:
+    assert table_uuid("log") == table_uuid("log") != table_uuid("log of a stream that was deleted and made again")
