@@ -17,7 +17,7 @@ from azureblob_source.log.naming import block_id, is_batch_log, log_stream, may_
 from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 FORMAT_VERSION = 1
 ATTEMPT = "azureblob_attempt"
@@ -92,6 +92,24 @@ class Removal:
 
     name: str
     attempt: str
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the entries of a log have added, from its first one on. `bytes` counts them after compression."""
+
+    blobs: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def plus(self, blobs: Sequence[BlobEntry]) -> Totals:
+        """With what an entry of these blobs adds."""
+        rows, size = sum(blob.rows for blob in blobs), sum(blob.size for blob in blobs)
+        return Totals(self.blobs + len(blobs), self.rows + rows, self.bytes + size)
+
+    def less(self, other: Totals) -> Totals:
+        """What is added from `other`, those of an earlier entry, to these."""
+        return Totals(self.blobs - other.blobs, self.rows - other.rows, self.bytes - other.bytes)
 
 
 Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "revert", "epoch"]
@@ -210,6 +228,7 @@ class Draft(Change):
             schemas=schemas,
             log_id=self.write_id if head is None else head.log_id,
             last_revert=None if head is None else head.newest_revert,
+            totals=(Totals() if head is None else head.totals).plus(self.blobs),
         )
 
     def _transactions(
@@ -260,6 +279,7 @@ class LogEntry(Change):
     schemas: fingerprints of the writer schemas used since then, in order of first use.
     log_id: the log's identity, which is the write id of its version 0 (see decision 18).
     last_revert: the version of the last revert before this entry.
+    totals: of all entries up to this one, also of those that were revoked since, or that a vacuum has deleted.
     """
 
     version: int
@@ -270,6 +290,7 @@ class LogEntry(Change):
     schemas: tuple[str, ...] = ()
     log_id: str = ""
     last_revert: int | None = None
+    totals: Totals = Totals()
 
     @property
     def lists(self) -> bool:
@@ -290,6 +311,11 @@ class LogEntry(Change):
     def newest_revert(self) -> int | None:
         """The version of the last revert up to this entry."""
         return self.version if self.operation == "revert" else self.last_revert
+
+    @property
+    def totals_before(self) -> Totals:
+        """Of all entries before this one."""
+        return self.totals.less(Totals().plus(self.blobs))
 
     @property
     def revoked(self) -> frozenset[int]:
@@ -331,6 +357,7 @@ def to_json(entry: LogEntry) -> bytes:
         "transaction": None if entry.transaction is None else asdict(entry.transaction),
         "blobs": [blob_document(blob) for blob in entry.blobs],
         "removed": [[each.name, each.attempt] for each in entry.removed],
+        "totals": asdict(entry.totals),
         "control": [dict(message) for message in entry.control],
         "metrics": dict(entry.metrics),
         "writers": [dict(writer) for writer in entry.writers],
@@ -407,6 +434,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         schemas=tuple(map(str, document["schemas"])),
         batch_version=document["batchVersion"],
         log_id=str(document["logId"]),
+        totals=Totals(*(int(document["totals"][name]) for name in ("blobs", "rows", "bytes"))),
     )
 
 

@@ -17,6 +17,7 @@ from azureblob_source.log.entry import (
     LogEntry,
     Operation,
     Removal,
+    Totals,
     Transaction,
     from_json,
     to_json,
@@ -67,6 +68,7 @@ FULL = LogEntry(
     since=3,
     schemas=("0123456789abcdef", "89abcdef01234567"),
     log_id="d9cb469fa1657086",
+    totals=Totals(9, 5001, 121540),
 )  # fmt: skip
 
 
@@ -104,6 +106,7 @@ entries = st.builds(
     attributes=st.builds(BlobAttributes, maps, maps, st.none() | st.just("Cool")),
     transactions=st.dictionaries(names, st.builds(LastCommitted, *3 * [counts], st.none() | counts), max_size=3),
     since=counts, schemas=st.lists(names, max_size=2).map(tuple), log_id=names,
+    totals=st.builds(Totals, counts, counts, counts),
 )  # fmt: skip
 
 
@@ -175,6 +178,7 @@ def without(*path: Any) -> bytes:
         without("blobs", 1, "partition"),
         without("blobs", 1, "bounds"),
         GOLDEN.read_bytes().replace(b"[200, 299]", b"[200]"),
+        without("totals", "rows"),
         GOLDEN.read_bytes().replace(b'"since": 3', b'"since": null'),
         b"[" * 100_000,
     ],
@@ -279,6 +283,19 @@ def test_after_a_voided_overwrite_nothing_is_live_that_a_vacuum_has_deleted() ->
     head = written_with("b", operation="overwrite").succeeding(before, 0, {})
     head = replace(written_with(operation="void"), replaces=1).succeeding(head, 0, {})
     assert (2, ()) == (head.since, head.schemas)
+
+
+def test_totals_are_of_all_blobs_that_were_ever_added() -> None:
+    head = written_with("a", "a").succeeding(None, -1, {})
+    assert (Totals(), Totals(2, 2, 1080)) == (head.totals_before, head.totals)
+    before = head
+    head = written_with("b", operation="overwrite").succeeding(head, 0, {})
+    assert (Totals(2, 2, 1080), Totals(3, 3, 1620)) == (head.totals_before, head.totals)
+    head = replace(written_with(operation="void"), replaces=1).succeeding(head, 0, {}, restored=before)
+    assert Totals(3, 3, 1620) == head.totals
+    head = written_with("c", operation="replace").succeeding(head, 0, {})
+    assert Totals(4, 4, 2160) == head.totals
+    assert Totals(2, 2, 1080) == head.totals.less(before.totals)
 
 
 def test_rows_are_those_of_all_blobs() -> None:

@@ -16,8 +16,8 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
 from azure_account.values import BlobAttributes
 from azureblob_source.log.boundary import Boundary, move_boundary
-from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, Removal, to_json
+from azureblob_source.log.commit_log import CommitLog, find_entry
+from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, Removal, Totals, to_json
 from azureblob_source.log.naming import log_name, schema_name
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
@@ -50,11 +50,14 @@ def put(
 ) -> Entry:
     """An entry one minute after the previous one. Its blobs are published unless `published` is given."""
     container = account.container("container")
+    added = tuple(blob(version, number) for number in range(blobs)) if isinstance(blobs, int) else blobs
+    before = find_entry(container, "flights", version - 1) if version else None
     entry = LogEntry(
         f"w{version}",
         (NOON + timedelta(minutes=version)).isoformat(),
         version=version,
-        blobs=tuple(blob(version, number) for number in range(blobs)) if isinstance(blobs, int) else blobs,
+        blobs=added,
+        totals=(Totals() if before is None else before.totals).plus(added),
         published_up_to=version - 1 if published is None else published,
         removed=tuple(Removal(name, "a" * 16) for name in removed),
         **given,
