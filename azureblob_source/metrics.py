@@ -1,4 +1,4 @@
-"""The seven counters, for three groups, through the OpenTelemetry API.
+"""The seven counters, for three groups, and the gauges of streaming reads, through the OpenTelemetry API.
 
 Names and groups are those of the Samza proposal: `aggregate` (everything), `system` (one container) and `source` (one
 task of one query). Something is counted after it has happened. Without an OpenTelemetry SDK in the process counting
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from foundation.meters import Meters, Table
+from foundation.meters import Meters, Metrics, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,13 @@ COUNTERS: Table = {
     "connectionErrors": ("{error}", "requests that failed, whether they were retried or not"),
 }
 _DAMAGED: Table = {"corruptBlobs": ("{blob}", "damaged blobs, or parts of them, that were skipped")}
-METERS = Meters("azureblob", counter={**COUNTERS, **_DAMAGED})
+GAUGES: Table = {
+    "backlogVersions": ("{version}", "versions that a streaming read has not read yet"),
+    "backlogBlobs": ("{blob}", "their blobs"),
+    "backlogRows": ("{row}", "their rows"),
+    "backlogBytes": ("By", "bytes of these blobs, as stored"),
+}
+METERS = Meters("azureblob", counter={**COUNTERS, **_DAMAGED}, observable_gauge=GAUGES)
 
 
 def count(counts: Mapping[str, int], *, system: str, source: str) -> None:
@@ -71,6 +77,18 @@ def skip_damaged(container: BlobContainer, damage: CorruptError) -> None:
     """Report that a blob, or a part of one, is skipped: a warning that names it, and `azureblob.corruptBlobs`."""
     logger.warning("Skipped because of option ignoreCorruptBlobs: %s", damage)
     _add("corruptBlobs", 1, _groups_of(container.name))
+
+
+class ReadMetrics(Metrics):
+    """The gauges of one streaming read. Their attribute is `stream`: `container/stream`."""
+
+    def __init__(self, container: str, stream: str) -> None:
+        super().__init__(METERS, {"stream": f"{container}/{stream}"})
+
+    def show(self, backlog: Mapping[str, int]) -> None:
+        """Report the backlog, by `versions`, `blobs`, `rows` and `bytes`, at each export until `close`."""
+        gauges = {f"backlog{name.capitalize()}": number for name, number in backlog.items()}
+        self.observe(lambda: gauges)
 
 
 def _groups_of(system: str) -> tuple[Mapping[str, str], ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from azureblob_source.log.entry import Totals
 from azureblob_source.log.live import first_unpublished, last_published, live_blobs
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.snapshot import writer_schema
@@ -42,6 +43,16 @@ class TriggerLimits:
     bytes: int | None = None
 
 
+@dataclass(frozen=True)
+class Backlog:
+    """What is committed and not read yet. It is an upper bound: what was revoked or overwritten since counts too."""
+
+    versions: int
+    blobs: int
+    rows: int
+    bytes: int
+
+
 @dataclass
 class Follower:
     """Finds, for one reader, where its next range of a log ends. `publish_timeout` is in seconds.
@@ -56,6 +67,7 @@ class Follower:
     """The identity of the log that is followed, as far as it is known."""
     _published: int = -1
     _entries: dict[int, LogEntry] = field(default_factory=dict)
+    _totals: dict[int, Totals] = field(default_factory=lambda: {-1: Totals()})
     _reverts: dict[int, LogEntry] = field(default_factory=dict)
     no_container: bool = False
 
@@ -162,6 +174,21 @@ class Follower:
     def forget(self, until: int) -> None:
         """Drop the remembered entries up to this version, which will not be read again."""
         self._entries = {version: entry for version, entry in self._entries.items() if version > until}
+        self._totals = {version: totals for version, totals in self._totals.items() if version >= until}
+
+    def backlog(self, read: int) -> Backlog | None:
+        """What follows version `read`, where a range ends or a query starts. No request, once the head is known.
+
+        None if there is no log, or no entry at or right after `read` has been seen.
+        """
+        head = self.head()
+        if head is None:
+            return None
+        self._note_totals(head)
+        if read not in self._totals:
+            return None
+        added = head.totals.less(self._totals[read])
+        return Backlog(head.version - read, added.blobs, added.rows, added.bytes)
 
     def _unless_vacuumed(self, read: Callable[[], Result], after: int | None) -> Result:
         """The result of `read`, with an error for the query's user if the entries that it needs are vacuumed."""
@@ -207,6 +234,8 @@ class Follower:
         """The newest version up to which every batch is published, or revoked by one that is."""
         first = first_unpublished(head, known=max(self._published, after))
         unpublished = self.log.entries(first, head.version) if first <= head.version else []
+        for entry in unpublished:
+            self._note_totals(entry)
         self._published = last_published(first - 1, unpublished, self._is_published)
         return self._published
 
@@ -245,7 +274,13 @@ class Follower:
             yield from self.entries(start, min(start + _AT_ONCE, until))
 
     def _remember(self, entries: Iterable[LogEntry]) -> None:
-        self._entries.update((entry.version, entry) for entry in entries)
+        for entry in entries:
+            self._entries[entry.version] = entry
+            self._note_totals(entry)
+
+    def _note_totals(self, entry: LogEntry) -> None:
+        """Of the entry and of the one before it, which a vacuum may have deleted."""
+        self._totals |= {entry.version - 1: entry.totals_before, entry.version: entry.totals}
 
     def _committed_before(self, moment: datetime, first: int, newest: int) -> int:
         """The last version committed before `moment`, by bisection: times rise along the log as far as clocks agree."""

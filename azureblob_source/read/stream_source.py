@@ -7,12 +7,14 @@ executor: read(partition), as for a snapshot (`source.py`)
 from __future__ import annotations
 
 import logging
+from dataclasses import asdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from azure_account.documents.form import needs_newer_release
+from azureblob_source.metrics import ReadMetrics
 from azureblob_source.options import FAIL, LATEST
 from azureblob_source.read.blobs import stream_blob
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from arrow_avro import AvroSchema
+    from azureblob_source.read.following import Backlog
     from azureblob_source.read.source import ReadPlan
 
 logger = logging.getLogger("azureblob_source")
@@ -84,9 +87,11 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         self._initial: int | None = None
         self._target: int | None = None
         self._warned = False
+        self._backlog: Backlog | None = None
+        self._metrics = ReadMetrics(plan.container.name, self.options.stream)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_follower": None, "_guard": None}
+        return {**super().__getstate__(), "_follower": None, "_guard": None, "_metrics": None}
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Where a new query starts: the offset whose `start` is its own version.
@@ -128,9 +133,11 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
         """Where the next micro-batch ends. Without `start`, as pyspark before 4.2 calls it, there are no limits."""
-        if start is None:
-            self._warn_of_limits()
-            return self._unlimited()
+        end = self._unlimited() if start is None else self._limited(start, limit)
+        self._show_backlog(end["version"])
+        return end
+
+    def _limited(self, start: Offset, limit: ReadLimit | None) -> Offset:
         self._check_offset(start)
         limits = TriggerLimits(self.options.max_blobs, self.options.max_bytes)
         if isinstance(limit, ReadAllAvailable):
@@ -152,16 +159,22 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def _unlimited(self) -> Offset:
         """Spark before 4.2 asks for this before the initial offset, so a start that depends on time is fixed here."""
+        self._warn_of_limits()
         if self.options.starting_version != LATEST and self.options.starting_time is None:
             return self._offset(self._follower.latest(None, TriggerLimits()), None)
         initial = self.initialOffset()
         latest = max(initial["version"], self._follower.latest(None, TriggerLimits()))
         return self._offset(latest, initial["start"])
 
+    def _show_backlog(self, read: int) -> None:
+        """Report what is left when all versions up to `read` are read."""
+        self._backlog = self._follower.backlog(read)
+        self._metrics.show({} if self._backlog is None else asdict(self._backlog))
+
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """The newest version, for the query's progress."""
-        head = self._follower.head()
-        return None if head is None else {"version": head.version}
+        """The newest version and the backlog, for the query's progress. Spark before 4.2 does not ask for it."""
+        head, backlog = self._follower.head(), self._backlog
+        return None if head is None or backlog is None else {"version": head.version, "backlog": asdict(backlog)}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The partitions of one micro-batch: the same blobs each time the range is planned, but for reverted ones."""
@@ -178,16 +191,24 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
             raise ConflictError("read on", self.options.stream, there, step)
         if first > last:
             return [SplitsPartition((), self.plan.reader_schema)]
-        if self.options.view != "data":
-            self._follower.entries(last - 1, last)  # of the log that the offsets are of
-            is_history = self.options.view == "commits"
-            taken_back = frozenset[int]() if is_history else self._follower.taken_back(after, last)
-            return [EntriesPartition(first, last, taken_back, self._follower.log_id)]
+        planned = self._splits(after, last) if self.options.view == "data" else [self._entries(after, last)]
+        self._show_backlog(last)  # also of a batch that is repeated after a restart, which has no call of latestOffset
+        return planned
+
+    def _entries(self, after: int, last: int) -> InputPartition:
+        """The entries of a micro-batch, for another view than its rows."""
+        self._follower.entries(last - 1, last)  # of the log that the offsets are of
+        is_history = self.options.view == "commits"
+        taken_back = frozenset[int]() if is_history else self._follower.taken_back(after, last)
+        return EntriesPartition(after + 1, last, taken_back, self._follower.log_id)
+
+    def _splits(self, after: int, last: int) -> Sequence[InputPartition]:
+        """The rows of a micro-batch. `ConflictError` if they do not fit the query."""
         if self._guard is not None:
             self._guard.check(after, last)
         blobs = [stream_blob(entry, blob) for entry, blob in self._follower.blobs(after, last)]
         held = [blob for blob in blobs if blob.may_hold(self.options.between)]
-        return self.partitions_of(held, f"versions {first} to {last}", len(blobs))
+        return self.partitions_of(held, f"versions {after + 1} to {last}", len(blobs))
 
     @cached_property
     def _guard(self) -> SchemaGuard | None:
@@ -207,4 +228,5 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         self._follower.forget(end["version"])
 
     def stop(self) -> None:
-        """Nothing has to be closed."""
+        """The query has ended, and with it its backlog."""
+        self._metrics.close()

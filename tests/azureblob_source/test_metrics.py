@@ -89,8 +89,11 @@ def test_an_sdk_gets_the_instruments_that_the_page_lists(monkeypatch: pytest.Mon
     provider = MeterProvider(metric_readers=[reader])
     monkeypatch.setattr(api, "get_meter", provider.get_meter)
     monkeypatch.setattr(metrics.METERS, "_made", {})
+    monkeypatch.setattr(metrics.METERS, "_observed", {})
     metrics.count(dict.fromkeys(metrics.COUNTERS, 2), system="data", source="q/0")
     metrics.skip_damaged(new_account().container("data"), CorruptError("broken"))
+    reading = metrics.ReadMetrics("data", "events")
+    reading.show(dict.fromkeys(("versions", "blobs", "rows", "bytes"), 1))
 
     seen: Any = reader.get_metrics_data()
     (scope,) = seen.resource_metrics[0].scope_metrics
@@ -98,6 +101,7 @@ def test_an_sdk_gets_the_instruments_that_the_page_lists(monkeypatch: pytest.Mon
     named = re.findall(r"^\| `(azureblob\.\w+)` \| `(\S+)` \|", page, re.MULTILINE)
     assert {(name.lower(), unit) for name, unit in named} == {(metric.name, metric.unit) for metric in scope.metrics}
     assert "azureblob" == scope.scope.name
+    reading.close()
     assert {1, 2} == {point.value for metric in scope.metrics for point in metric.data.data_points}
     provider.shutdown()
 

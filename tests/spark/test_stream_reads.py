@@ -41,6 +41,12 @@ def rows_of(batches: list[list[Any]]) -> list[Any]:
 needs_limits = pytest.mark.skipif(not HAS_LIMITS, reason="Spark 4.2 brings admission control to Python sources")
 
 
+def reported(query: StreamingQuery) -> list[Any]:
+    """What the source has reported as its latest offset, for each batch of a query with rows."""
+    batches = [each for each in query.recentProgress if each["numInputRows"]]
+    return [json.loads(each["sources"][0]["latestOffset"] or "null") for each in batches]
+
+
 @dataclass
 class ReadJob:
     """A stream to which tests append versions, and queries that read it."""
@@ -111,6 +117,34 @@ def test_batches_have_the_configured_size(job: ReadJob, limit: dict[str, str], e
     assert expected == job.run(**limit)
     job.write(5)
     assert [[5]] == job.run(**limit)
+
+
+@needs_limits
+def test_the_progress_has_the_backlog_which_falls_to_nothing(job: ReadJob, stored: Stored) -> None:
+    for ids in ((1,), (2, 3), (4, 5, 6)):
+        job.write(*ids)
+    sizes = [json.loads(stored.bytes(log_name("events", version)))["blobs"][0]["size"] for version in range(3)]
+    query = job.start(job.read(maxBlobsPerTrigger="1"))
+    query.awaitTermination()
+    left = [(2, 2, 5, sum(sizes[1:])), (1, 1, 3, sizes[2]), (0, 0, 0, 0)]
+    expected = [dict(zip(("versions", "blobs", "rows", "bytes"), each, strict=True)) for each in left]
+    assert [{"version": 2, "backlog": each} for each in expected] == reported(query)
+
+
+@needs_limits
+def test_a_repeated_batch_has_no_backlog_in_the_progress_and_the_next_one_has_it(job: ReadJob) -> None:
+    for number in range(3):
+        job.write(number)
+
+    def fail(batch: DataFrame, number: int) -> None:
+        raise ValueError("the sink fails")
+
+    with pytest.raises(PySparkException, match="the sink fails"):
+        job.start(job.read(maxBlobsPerTrigger="1"), each=fail).awaitTermination()
+    query = job.start(job.read(maxBlobsPerTrigger="1"))
+    query.awaitTermination()
+    repeated, *others = reported(query)
+    assert (None, [1, 0]) == (repeated, [each["backlog"]["rows"] for each in others])
 
 
 @pytest.mark.parametrize(("start", "expected"), [("earliest", [1, 2, 3]), ("latest", []), ("1", [2, 3]), ("3", [])])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from datetime import timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +19,7 @@ from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog, find_entry
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, Removal, Totals, to_json
 from azureblob_source.log.naming import log_name, schema_name
-from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
+from azureblob_source.read.following import Backlog, Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
 from foundation.clock import ManualClock
 from foundation.errors import ConflictError, NotFoundError, TransientError
@@ -321,6 +321,132 @@ def test_vacuumed_versions_are_an_error_that_names_the_earliest_kept() -> None:
     anew = follower(account)
     begin = anew.version_before("earliest")
     assert [5, 6, 7] == [entry.version for entry in anew.entries(begin, anew.latest(begin, TriggerLimits()))]
+
+
+# --- the backlog ------------------------------------------------------------------------------------------------------
+
+ONE = TriggerLimits(blobs=1)
+
+
+def backlog(versions: int, blobs: int | None = None) -> Backlog:
+    """That of versions of one blob each, or of as many as are given: each has 10 rows in 100 bytes."""
+    blobs = versions if blobs is None else blobs
+    return Backlog(versions, blobs, 10 * blobs, 100 * blobs)
+
+
+def test_the_backlog_falls_to_nothing_without_a_request_of_its_own() -> None:
+    faults = FaultInjector()
+    reader, at = follower(filled(4, blobs=2), faults), -1
+    for left in (3, 2, 1, 0):
+        at = reader.latest(at, ONE)
+        before = faults.count
+        assert backlog(left, 2 * left) == reader.backlog(at)
+        reader.forget(at - 1)  # as Spark does it: when the next range is found
+        assert before == faults.count
+    reader.forget(at)
+    assert backlog(0) == reader.backlog(reader.latest(at, ONE))
+
+
+def test_the_backlog_grows_while_a_query_stands_still() -> None:
+    account = filled(2)
+    reader = follower(account)
+    assert 0 == reader.latest(-1, ONE)
+    reader.forget(0)
+    for version in (2, 3):
+        put(account, version)
+        reader.latest(1, ONE)
+        assert backlog(version) == reader.backlog(0)
+
+
+@pytest.mark.parametrize(
+    ("start", "left"),
+    [("earliest", 4), ("latest", 0), (0, 4), (3, 1), (4, 0), (NOON + timedelta(minutes=2), 2)],
+    ids=str,
+)
+def test_the_backlog_of_a_new_query_begins_at_its_start(start: int | str | datetime, left: int) -> None:
+    limited, unlimited = follower(filled(4)), follower(filled(4))
+    at = limited.version_before(start)
+    reached = limited.latest(at, ONE)
+    assert (backlog(left), backlog(3 - reached)) == (limited.backlog(at), limited.backlog(reached))
+    assert backlog(0) == unlimited.backlog(unlimited.latest(at, TriggerLimits()))
+
+
+def test_after_a_vacuum_the_backlog_counts_from_the_first_entry_that_is_kept() -> None:
+    account = filled(8)
+    container = account.container("container")
+    move_boundary(container, "flights", Boundary(), Boundary(5, {}, "w"))
+    for version in range(5):
+        container.delete(log_name("flights", version))
+    reader = follower(account)
+    at = reader.version_before("earliest")
+    assert None is reader.backlog(at), "no entry was read yet"
+    assert 5 == reader.latest(at, ONE)
+    assert (backlog(3), backlog(2)) == (reader.backlog(at), reader.backlog(5))
+
+
+def test_a_batch_that_is_being_published_is_in_the_backlog() -> None:
+    account = filled(2)
+    reader = follower(account)
+    assert 1 == reader.latest(-1, TriggerLimits())
+    late = put(account, 2, blobs=3, published=1)
+    put(account, 3, blobs=0, published=1, operation="epoch", epoch=7)
+    for one in (reader, follower(account)):  # it has read version 1 before, or is restarted
+        assert 1 == one.latest(1, ONE)
+        assert backlog(2, 3) == one.backlog(1)
+        assert backlog(2, 3) == one.backlog(one.version_before("latest"))
+    for each in late.blobs:
+        account.container("container").put(each.name, b"x", BlobAttributes({ATTEMPT: each.attempt}))
+    assert 3 == reader.latest(1, TriggerLimits())
+    assert backlog(0) == reader.backlog(3)
+
+
+def test_a_restarted_query_knows_its_backlog_when_its_last_range_is_planned_again() -> None:
+    reader = follower(filled(5))
+    reader.blobs(0, 2)
+    assert backlog(2) == reader.backlog(2)
+    restarted = follower(filled(5))
+    assert 4 == restarted.latest(4, ONE)
+    assert backlog(0) == restarted.backlog(4)
+
+
+def test_blobs_of_revoked_entries_stay_in_the_backlog_until_the_query_has_passed_them() -> None:
+    account = filled(1)
+    lost = put(account, 1, blobs=2, published=0)
+    put(account, 2, blobs=0, operation="void", replaces=1, removed=[each.name for each in lost.blobs])
+    put(account, 3)
+    put(account, 4, blobs=0, operation="revert", reverts=(3,), removed=["flights/3-0.avro"])
+    reader = follower(account)
+    assert 0 == reader.latest(-1, ONE)
+    assert backlog(4, 3) == reader.backlog(0)
+    assert 4 == reader.latest(0, TriggerLimits())
+    assert backlog(0) == reader.backlog(4)
+
+
+def test_without_a_log_there_is_no_backlog_and_all_of_a_new_log_is_one() -> None:
+    account = new_account()
+    reader = follower(account)
+    assert -1 == reader.latest(-1, ONE)
+    assert None is reader.backlog(-1)
+    put(account, 0)
+    put(account, 1)
+    assert 0 == reader.latest(-1, ONE)
+    assert (backlog(2), backlog(1)) == (reader.backlog(-1), reader.backlog(0))
+
+
+def test_a_log_that_was_begun_again_has_a_backlog_of_its_own() -> None:
+    account = filled(3)
+    reader = follower(account)
+    assert 0 == reader.latest(-1, ONE)
+    container = account.container("container")
+    for each in list(container.list("")):
+        container.delete(each.name)
+    for version in range(4):
+        put(account, version, log_id="another")
+    with pytest.raises(ConflictError, match=r"begun again"):
+        reader.latest(0, ONE)
+    anew = follower(account)
+    assert 0 == anew.latest(-1, ONE)
+    assert (backlog(4), backlog(3)) == (anew.backlog(-1), anew.backlog(0))
 
 
 def guarded(*schemas: str, strict: bool = True, **given: Any) -> tuple[MemoryAccount, SchemaGuard]:

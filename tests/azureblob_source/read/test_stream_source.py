@@ -11,6 +11,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from arrow_avro import spark_of
 from azure_account import connect
+from azureblob_source import metrics
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
@@ -21,9 +22,12 @@ from azureblob_source.write.options import sink_options
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConfigurationError, ConflictError
 from tests.azureblob_source.write.sink_rows import committer, plan_of, stage_rows
+from tests.exported import Exported, exporting
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tools.azurite import Azurite
 
 ROWS = StructType([StructField("id", LongType())])
@@ -73,6 +77,60 @@ def test_an_offset_with_an_unknown_field_needs_a_newer_release(stream: dict[str,
     reader: Any = stream_reader(stream, ROWS, {}, None)
     with pytest.raises(ConfigurationError, match=r"has the field 'rows', so it needs a newer release of pyspark-azur"):
         reader.latestOffset({**BEGIN, "rows": 3})
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> Iterator[Exported]:
+    monkeypatch.setattr(metrics.METERS, "_observed", {})  # readers of other tests of this process do not stop
+    with exporting(monkeypatch, metrics.METERS) as found:
+        yield found
+
+
+def shown(exported: Exported, path: str) -> tuple[float, ...]:
+    """The gauges of the versions, blobs and rows that are left; empty if none is exported."""
+    points = [exported.points(f"backlog{each}") for each in ("Versions", "Blobs", "Rows")]
+    assert all(path == point.attributes["stream"] for gauge in points for point in gauge)
+    return tuple(point.value for gauge in points for point in gauge)
+
+
+def test_spark_and_the_gauges_get_the_backlog_until_the_query_stops(stream: dict[str, str], exported: Exported) -> None:
+    reader: Any = stream_reader({**stream, "maxBlobsPerTrigger": "1"}, ROWS, {}, None)
+    assert None is reader.reportLatestOffset(), "nothing is planned yet"
+    (size,) = {blob.size for version in (0, 1) for blob in reader.plan.log.read(version).blobs}
+    start = reader.initialOffset()
+    for left in (1, 0):
+        end = reader.latestOffset(start)
+        backlog = {"versions": left, "blobs": left, "rows": left, "bytes": left * size}
+        assert {"version": 1, "backlog": backlog} == reader.reportLatestOffset()
+        assert (left, left, left) == shown(exported, stream["path"])
+        assert left * size == exported.of("backlogBytes")
+        reader.partitions(start, end)
+        assert (left, left, left) == shown(exported, stream["path"])
+        reader.commit(start)
+        start = end
+    reader.stop()
+    assert () == shown(exported, stream["path"])
+
+
+def test_the_gauges_are_set_by_a_batch_that_is_planned_again_after_a_restart(
+    stream: dict[str, str], exported: Exported
+) -> None:
+    for view in ("data", "commits", "blobs"):
+        schema = ROWS if view == "data" else spark_of(VIEWS[view])
+        reader: Any = stream_reader({**stream, "view": view}, schema, {}, None)
+        reader.partitions(BEGIN, {**BEGIN, "version": 0})
+        assert (1, 1, 1) == shown(exported, stream["path"])
+        reader.stop()
+
+
+def test_a_spark_without_limits_sets_the_gauges_too(stream: dict[str, str], exported: Exported) -> None:
+    reader: Any = stream_reader(stream, ROWS, {}, None)
+    end = reader.latestOffset()
+    assert (0, 0, 0) == shown(exported, stream["path"])
+    append_version(stream, stream["path"], pa.RecordBatch.from_pydict({"id": [3, 4]}))
+    reader.partitions(BEGIN, end)
+    assert (0, 0, 0) == shown(exported, stream["path"]), "as of when the batch was planned"
+    reader.stop()
 
 
 @pytest.mark.parametrize("view", ["data", "commits"])

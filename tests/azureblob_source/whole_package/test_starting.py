@@ -35,7 +35,7 @@ BUDGET: dict[str, tuple[set[str], int]] = {
     "take_a_given_schema": (ARROW | {"cramjam", "fastavro"}, 82),
     "plan_a_read": (ARROW, 89),
     "read": (ARROW | FUNCTIONS | {"awkward_cpp"}, 108),
-    "follow": (ARROW, 91),
+    "follow": (ARROW | {"opentelemetry"}, 91),
 }
 if find_spec("pyspark_azureblob_native"):
     BUDGET["read_natively"] = (ARROW | FUNCTIONS | {"pyspark_azureblob_native"}, 107)
