@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from arrow_avro.arrow_values import I64, first_not_utf8, int64_array, stored_values, validity
+    from arrow_avro.arrow_values import I64, first_not_utf8, int64_array, spans, stored_values, validity
     from arrow_avro.decoding.decode import decode_blob, decode_blocks
     from arrow_avro.decoding.plan import unresolved
     from arrow_avro.decoding.resolve import resolve
@@ -103,6 +103,7 @@ __all__ = [
     "resolve",
     "retyped",
     "same_rows",
+    "spans",
     "spark_of",
     "split_blocks",
     "stored_values",
@@ -114,7 +115,7 @@ __all__ = [
 ]
 
 _NAMES = {
-    "arrow_values": "I64 first_not_utf8 int64_array stored_values validity",
+    "arrow_values": "I64 first_not_utf8 int64_array spans stored_values validity",
     "decoding.decode": "decode_blob decode_blocks",
     "decoding.plan": "unresolved",
     "decoding.resolve": "resolve",

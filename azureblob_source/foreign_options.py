@@ -53,6 +53,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "`maxMessagesPerBlob` is its name here.": ("maxRecordsPerFile",),
     "`maxPartitionBytes` is its name here.": ("split-size",),
     "`partitionColumn` is its name here.": ("partitionBy", "partitionColumns"),
+    "`boundsColumns` is its name here.": ("dataSkippingStatsColumns", "delta.dataSkippingStatsColumns"),
     _SCHEMA: ("avroSchemaUrl", "cloudFiles.schemaHints", "schemaHints"),
     _START: ("startingOffsets", "cloudFiles.includeExistingFiles"),
     "`startingTimestamp` is its name here.": ("stream-from-timestamp", "startingOffsetsByTimestamp"),

@@ -48,7 +48,9 @@ METADATA_COLUMNS = {"blob": "_blob", "version": "_version", "partition": "_parti
 EARLIEST = "earliest"
 LATEST = "latest"
 STATIC, DYNAMIC = "static", "dynamic"
-ADD_COLUMNS, FIXED = "addColumns", "none"
+NONE = "none"
+ADD_COLUMNS, FIXED = "addColumns", NONE
+MOST_BOUNDS_COLUMNS = 16
 FAIL = "fail"
 IGNORE = "ignore"
 ERROR = "error"
@@ -64,6 +66,16 @@ def _names_of(known: Mapping[str, str]) -> Parser[tuple[str, ...]]:
         return tuple(dict.fromkeys(names))
 
     return Parser("some of " + ", ".join(f"`{name}`" for name in known), read)
+
+
+def _bounds_columns() -> Parser[tuple[str, ...]]:
+    def read(value: str) -> tuple[str, ...]:
+        names = tuple(dict.fromkeys(text_list()(value)))
+        if len(names) > MOST_BOUNDS_COLUMNS:
+            raise ValueError(f"it has {len(names)}")
+        return () if names == (NONE,) else names
+
+    return Parser(f"`{NONE}`, or names separated by commas, at most {MOST_BOUNDS_COLUMNS}", read)
 
 
 def _producer(value: str) -> ProducerSpec:
@@ -182,6 +194,15 @@ SINK = OptionTable(
         Option("metadata.*", text(), None, "Metadata of every blob.", "Blobs"),
         Option("tags.*", text(), None, "Index tags of every blob, at most 10. They need the tag permission.", "Blobs"),
         Option("accessTier", one_of(*TIERS), None, "Access tier of every blob.", "Blobs"),
+        Option(
+            "boundsColumns",
+            _bounds_columns(),
+            None,
+            "Columns whose least and greatest value in each blob the log keeps. If a task has more than 16 partitions, "
+            "only of the first of them.",
+            "Blobs",
+            shown_default=f"the first {MOST_BOUNDS_COLUMNS} of numbers, times or strings",
+        ),
         Option(
             "memoryBudget",
             byte_size(1 << 20),

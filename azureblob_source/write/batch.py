@@ -34,6 +34,7 @@ from azureblob_source.log.roll_forward import NotPublished
 from azureblob_source.metrics import batch_metrics
 from azureblob_source.write.control_objects import merged, split_by_stream
 from azureblob_source.write.row_counts import check_named
+from azureblob_source.write.staged_task import blobs_of
 from azureblob_source.write.stream_gate import StreamGate
 from foundation.clock import SYSTEM_CLOCK, utc
 from foundation.errors import AzureBlobError, ConflictError, TransientError
@@ -91,7 +92,7 @@ class BatchCommitter:
         """
         if self.plan.at_least_once:
             transaction = None
-        blobs = [blob for task in staged for blob in task.blobs]
+        blobs = blobs_of(staged)
         check_named(sum(task.rows for task in staged), _rows(blobs), "the blobs of the tasks")
         streams = sorted({blob.stream for blob in blobs})
         self._check_streams(streams, transaction, overwrite=overwrite)

@@ -21,11 +21,13 @@ import arrow_avro
 from azure_account.values import BLOCKS_OF_A_BLOB
 from azureblob_source.log.entry import BlobEntry
 from azureblob_source.log.naming import blob_name, block_id
+from azureblob_source.write.column_bounds import bounds_of, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from arrow_avro import Codec, EncodedRows
+    from azureblob_source.write.column_bounds import Extremes
     from azureblob_source.write.routing import Route
     from foundation.clock import Clock
 
@@ -99,6 +101,17 @@ class SealedBlock:
         return gzip.compress(data, compresslevel=6, mtime=0) if blob_format.gzipped else data
 
 
+@dataclass(frozen=True)
+class RowRanges:
+    """Between which values some rows lie. event_times: None if all are null. columns: of which it is known."""
+
+    event_times: tuple[int, int] | None = None
+    columns: Extremes = field(default_factory=dict)
+
+
+NO_RANGES = RowRanges()
+
+
 class BlobIds:
     """The random parts of a blob's name and content, from a source of random bytes such as `os.urandom`."""
 
@@ -126,7 +139,7 @@ class _OpenBlob:
     """One blob that still takes rows."""
 
     __slots__ = (
-        "attempt", "bodies", "bodies_bytes", "body", "body_rows", "max_event_time", "min_event_time",
+        "attempt", "bodies", "bodies_bytes", "body", "body_rows", "extremes", "max_event_time", "min_event_time",
         "name", "opened", "route", "rows", "sealed", "sync", "uncompressed",
     )  # fmt: skip
 
@@ -141,6 +154,7 @@ class _OpenBlob:
         self.sealed = 0
         self.min_event_time: int | None = None
         self.max_event_time: int | None = None
+        self.extremes: Extremes | None = None
 
     @property
     def buffered(self) -> int:
@@ -186,6 +200,7 @@ class _OpenBlob:
             rolled_by=rolled_by,
             min_event_time=self.min_event_time,
             max_event_time=self.max_event_time,
+            bounds=bounds_of(self.extremes),
         )
 
 
@@ -204,12 +219,11 @@ class OpenBlobs:
     _open: dict[Route, _OpenBlob] = field(default_factory=dict)
 
     def append(
-        self, route: Route, rows: EncodedRows, first: int, last: int, event_range: tuple[int, int] | None = None
+        self, route: Route, rows: EncodedRows, first: int, last: int, ranges: RowRanges = NO_RANGES
     ) -> Iterator[SealedBlock | BlobEntry]:
         """Add the rows `first … last-1` to the open blob of `route`.
 
-        event_range: their least and greatest event time. If the blob rolls amid these rows, both blobs get the whole
-        range as theirs, which bounds the times of their rows.
+        ranges: of these rows. If the blob rolls amid them, both blobs get them as a whole, which bounds their rows too.
         """
         while first < last:
             blob = self._open.get(route) or self._start(route)
@@ -218,7 +232,7 @@ class OpenBlobs:
                 yield from self._finish(blob, reason)
                 continue
             first = yield from self._add(blob, rows, first, fits)
-            _widen(blob, event_range)
+            _widen(blob, ranges)
             if reason and fits <= first < last:
                 yield from self._finish(blob, reason)
         if self.buffered > self.limits.memory_budget:
@@ -305,9 +319,10 @@ class OpenBlobs:
             yield self._seal(blob)
 
 
-def _widen(blob: _OpenBlob, event_range: tuple[int, int] | None) -> None:
-    if event_range is None:
+def _widen(blob: _OpenBlob, ranges: RowRanges) -> None:
+    blob.extremes = joined(blob.extremes, ranges.columns)
+    if ranges.event_times is None:
         return
-    first, last = event_range
+    first, last = ranges.event_times
     blob.min_event_time = first if blob.min_event_time is None else min(first, blob.min_event_time)
     blob.max_event_time = last if blob.max_event_time is None else max(last, blob.max_event_time)

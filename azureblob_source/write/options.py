@@ -52,6 +52,7 @@ class SinkOptions:
     close_timeout: float
     at_least_once: bool
     event_time_column: str | None
+    bounds_columns: tuple[str, ...] | None
     epoch: int | None
     transaction: Transaction | None
     envelope_column: str | None
@@ -97,6 +98,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         close_timeout=given["closeTimeoutMs"] / 1000,
         at_least_once=given["deliveryGuarantee"] == AT_LEAST_ONCE,
         event_time_column=given["eventTimeColumn"],
+        bounds_columns=_bounds_columns(given),
         epoch=given["epoch"],
         transaction=_transaction(given),
         envelope_column=_envelope_column(given),
@@ -197,6 +199,19 @@ def _envelope_column(given: ParsedOptions) -> str | None:
             "Leave `valueColumn` out: an envelope is stored as bytes."
         )
     return column
+
+
+def _bounds_columns(given: ParsedOptions) -> tuple[str, ...] | None:
+    """Names of columns; None for the first that can have bounds."""
+    names: tuple[str, ...] | None = given["boundsColumns"]
+    if given["valueColumn"] is None:
+        return names
+    if names:
+        raise ConfigurationError(
+            f"Option `boundsColumns` names {names[0]}, but `valueColumn` holds rows that are encoded already, whose "
+            "columns the sink does not see. Leave `boundsColumns` out."
+        )
+    return ()
 
 
 def _transaction(given: ParsedOptions) -> Transaction | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import arrow_avro
 from azure_account import connect
+from azureblob_source.write.column_bounds import ColumnBounds
 from azureblob_source.write.commit_plan import CommitPlan
 from azureblob_source.write.control_records import VALUE, is_binary, stored_rows
 from azureblob_source.write.destination import ensure_container, logs_of
@@ -58,6 +59,12 @@ class WritePlan:
         """How the blobs are serialized."""
         codec = arrow_avro.codec(self.options.codec)
         return BlobFormat(self.avro.json, self.avro.fingerprint, codec, self.options.gzipped)
+
+    @property
+    def column_bounds(self) -> ColumnBounds:
+        """What finds the bounds of columns. `ConfigurationError` if one that option `boundsColumns` names has none."""
+        stored = self.options.router.written_schema(self.arrow)
+        return ColumnBounds.of(stored, self.avro, self.options.bounds_columns)
 
     @property
     def of_commit(self) -> CommitPlan:
@@ -208,7 +215,9 @@ def plan_for_rows(options: SinkOptions, rows: pa.Schema) -> WritePlan:
     )
     _check_names(avro)
     arrow_avro.check_writable(written, avro)
-    return WritePlan(options, rows, avro)
+    plan = WritePlan(options, rows, avro)
+    _ = plan.column_bounds  # an error of its option is one of the driver
+    return plan
 
 
 def _check_names(avro: AvroSchema) -> None:

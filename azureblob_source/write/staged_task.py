@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from azureblob_source.log.entry import blob_document, blob_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from azureblob_source.log.entry import BlobEntry
+
+
+MOST_OF_ENTRY = 4096
+"""Bounds of all blobs of a log entry: with 256 blobs they have 16 columns, and are half of the entry."""
 
 
 @dataclass(frozen=True)
@@ -42,3 +47,10 @@ class StagedTask:
         blobs = tuple(map(blob_of, document["blobs"]))
         control = tuple(document["control"])
         return StagedTask(document["rows"], blobs, document["metrics"], document["writer"], control)
+
+
+def blobs_of(tasks: Iterable[StagedTask]) -> list[BlobEntry]:
+    """The blobs of all tasks. If they have more bounds than an entry may have, only the first columns keep theirs."""
+    blobs = [blob for task in tasks for blob in task.blobs]
+    most = MOST_OF_ENTRY // max(len(blobs), 1)
+    return [replace(blob, bounds=dict(islice(blob.bounds.items(), most))) for blob in blobs]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from arrow_avro import RowEncoder, raw_rows, stored_values, validate_datums, validity, well_formed
 from azureblob_source.metrics import blob_counts
 from azureblob_source.write.control_records import EnvelopeRouter, plain_envelopes
-from azureblob_source.write.open_blobs import BlobIds, OpenBlobs, SealedBlock
+from azureblob_source.write.open_blobs import BlobIds, OpenBlobs, RowRanges, SealedBlock
 from azureblob_source.write.routing import coalesce, slices
 from azureblob_source.write.row_counts import RowCounts, check_blob
 from azureblob_source.write.staged_task import StagedTask
@@ -68,7 +68,7 @@ def stage(
     """
     options = plan.options
     open_blobs = OpenBlobs(options.limits, plan.blob_format, names, clock)
-    encode, envelopes = _encoder(plan), _envelope_router(plan)
+    encode, envelopes, bounds = _encoder(plan), _envelope_router(plan), plan.column_bounds
     finished: list[BlobEntry] = []
     counts = RowCounts()
     admitted: set[str] = set()
@@ -93,12 +93,12 @@ def stage(
         for routed in map(options.router.route, larger) if envelopes is None else envelopes.routed(larger):
             rows = encode(routed.batch)
             counts.encoded += len(rows)
-            event_ranges = _event_ranges(routed, options.event_time_column)
-            parts = list(zip(slices(routed), event_ranges, strict=True))
+            ranges = _event_ranges(routed, options.event_time_column), bounds.of_groups(routed.batch, routed.starts)
+            parts = list(zip(slices(routed), map(RowRanges, *ranges), strict=True))
             del routed  # the batch is encoded, and its memory may be much of the task's
-            for (route, first, last), event_range in parts:
+            for (route, first, last), of_rows in parts:
                 counts.routed += last - first
-                take(open_blobs.append(route, rows, first, last, event_range))
+                take(open_blobs.append(route, rows, first, last, of_rows))
             del rows
         take(open_blobs.close())
         uploader.drain()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from arrow_avro import EncodedRows, blocks, codec, read_header
 from arrow_avro.varint import encode
 from azureblob_source.log.entry import BlobEntry
-from azureblob_source.write.open_blobs import BlobFormat, BlobIds, BlobLimits, OpenBlobs, SealedBlock
+from azureblob_source.write.open_blobs import BlobFormat, BlobIds, BlobLimits, OpenBlobs, RowRanges, SealedBlock
 from azureblob_source.write.routing import Route
 from foundation.clock import ManualClock
 
@@ -72,7 +72,7 @@ class Task:
 
     def append(self, route: Route, values: list[bytes], event_range: tuple[int, int] | None = None) -> None:
         rows = encoded(values)
-        self.take(self.open.append(route, rows, 0, len(values), event_range))
+        self.take(self.open.append(route, rows, 0, len(values), RowRanges(event_range)))
 
     def take(self, outputs: Any) -> None:
         for output in outputs:
