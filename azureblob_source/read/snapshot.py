@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 from arrow_avro import arrow_schema, header_schema, read_header, superset
 from azureblob_source.log.folder import is_avro
 from azureblob_source.log.live import entries_in_effect, first_unpublished
-from azureblob_source.log.live_state import UNUSABLE, by_entries, check_version, live_state, no_log, warn_unusable
+from azureblob_source.log.live_state import (
+    UNUSABLE,
+    LiveState,
+    by_entries,
+    check_version,
+    live_state,
+    no_log,
+    warn_unusable,
+)
 from azureblob_source.log.naming import schema_name
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
@@ -182,7 +190,10 @@ def _when_published(
     while True:
         revoking = _revoking(log, state.last)
         if revoking and version is None:
-            state = replace(state, entries=(*state.entries, *revoking))
+            state = live_state(log, revoking[-1].version)
+            continue
+        if revoking and revoking[-1].since < state.last.since:
+            state = _before_overwrite(log, state.last, revoking[-1])
             continue
         effect = state.effect(revoking)
         if effect is None:
@@ -206,6 +217,13 @@ def _when_published(
             state = by_entries(log, state.last.version)
             continue
         return state.last, of_base, effect.added
+
+
+def _before_overwrite(log: CommitLog, overwrite: LogEntry, void: LogEntry) -> LiveState:
+    """What is live at the version of an overwrite that `void` revokes: what was live before."""
+    before = by_entries(log, void.version).entries
+    last = replace(overwrite, since=void.since, schemas=void.schemas)
+    return LiveState(log, None, (*(entry for entry in before if entry.version < last.version), last))
 
 
 def _revoking(log: CommitLog, last: LogEntry) -> list[LogEntry]:

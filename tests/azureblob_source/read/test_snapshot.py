@@ -458,6 +458,35 @@ def test_a_read_as_of_a_revoked_version_does_not_have_its_batch(repeat: bool) ->
     assert (1, names) == ((found := snapshot(account, 1)).version, [blob.name for blob in found.blobs])
 
 
+def voided_overwrite(account: MemoryAccount) -> None:
+    """A committed overwrite whose staged blocks have expired: the next batch of another query voids it."""
+    with pytest.raises(ProcessDied):
+        write(account.restarted(FaultInjector(on("commit_block_list", Crash(), skip=1))), 8, overwrite=True)
+    clock = account.clock
+    assert isinstance(clock, ManualClock)
+    clock.advance(8 * 24 * 3600)
+
+
+def test_what_an_overwrite_was_to_remove_is_read_if_that_is_voided_while_a_reader_waits() -> None:
+    account = new_account()
+    names = write(account, 7)
+    voided_overwrite(account)
+    container = account.container("container")
+    clock = ActingClock(lambda _: write(account, 9, again=1))
+    found = take_snapshot(CommitLog(container, "flights"), None, clock)
+    assert (2, names) == (found.version, [blob.name for blob in found.blobs])
+
+
+def test_a_read_as_of_a_voided_overwrite_has_what_was_there_before() -> None:
+    account = new_account()
+    names = write(account, 7, WIDER)
+    voided_overwrite(account)
+    write(account, 9, again=1)
+    found = snapshot(account, 1)
+    assert (1, names) == (found.version, [blob.name for blob in found.blobs])
+    assert ["n", "s"] == [field["name"] for field in found.reader_schema.root["fields"]]
+
+
 def test_many_unpublished_blobs_are_checked_concurrently_and_each_visible_one_once() -> None:
     account = new_account()
     container = account.container("container")
