@@ -35,14 +35,17 @@ from foundation.errors import CorruptError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from arrow_avro import AvroSchema
+    from arrow_avro import AvroSchema, FileHeader
 
 CODEC = "deflate"
 _ROWS_OF_A_BLOCK = 256
 _EXISTING = 0
+_UNMARKED = bytes(SYNC_SIZE)
+_NAME_DIGITS = 16
 _OWN_IDS = 10000
 ROOT = "azureblob.root"
 """Header metadata: what stands before the name of a blob in `file_path`."""
+REBUILD = "Make it again: `python -m azureblob_source checkpoint … --rebuild`. The log has all that it says."
 
 
 def optional(kind: Any) -> Any:
@@ -118,20 +121,40 @@ def manifest_bytes(table: pa.Table, snapshot_id: int, root: str, metadata: Mappi
 
 
 def avro_file(rows: pa.RecordBatch, schema: AvroSchema, metadata: Mapping[str, bytes]) -> bytes:
-    """The rows as a container file. The same rows always give the same bytes."""
+    """The rows as a container file. The same rows always give the same bytes.
+
+    Its sync marker is the digest of all other bytes: see `checked_header`.
+    """
     encoder, compress = RowEncoder(rows.schema, schema), codec(CODEC).compress
     bodies = []
     for start in range(0, rows.num_rows, _ROWS_OF_A_BLOCK):
         encoded = encoder.encode(rows.slice(start, _ROWS_OF_A_BLOCK))
         bodies.append((len(encoded), compress(encoded.data.tobytes())))
-    digest = hashlib.sha256()
-    for _, body in bodies:
-        digest.update(body)
-    sync = digest.digest()[:SYNC_SIZE]
-    parts: list[Any] = [header(schema.json, CODEC, sync, metadata)]
-    for count, body in bodies:
-        parts += block(count, body, sync)
-    return b"".join(parts)
+
+    def marked(sync: bytes) -> bytes:
+        parts: list[Any] = [header(schema.json, CODEC, sync, metadata)]
+        for count, body in bodies:
+            parts += block(count, body, sync)
+        return b"".join(parts)
+
+    return marked(_digest(marked(_UNMARKED)))
+
+
+def checked_header(data: bytes, name: str) -> FileHeader:
+    """The header of a file of `avro_file`. `CorruptError` unless all its bytes are those that were written."""
+    found = read_header(data, blob=name)
+    if _digest(data.replace(found.sync, _UNMARKED)) != found.sync:
+        raise CorruptError("read", name, "its bytes are not those that were written", REBUILD)
+    return found
+
+
+def digest_of(data: bytes) -> str:
+    """What the name of a manifest says of its bytes."""
+    return read_header(data).sync.hex()[:_NAME_DIGITS]
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:SYNC_SIZE]
 
 
 def _entries(table: pa.Table, snapshot_id: int, root: str) -> pa.RecordBatch:
@@ -171,10 +194,13 @@ def _entries(table: pa.Table, snapshot_id: int, root: str) -> pa.RecordBatch:
 def manifest_table(data: bytes, name: str, stream: str, columns: Sequence[str] | None = None) -> pa.Table:
     """The live blobs that the manifest `name` has, as a table with these columns, by default all of `LIVE`.
 
-    `CorruptError` if it is damaged, or names a blob that is no data of the stream.
+    `CorruptError` if it is damaged or another one, or names a blob that is no data of the stream.
     """
     of_file = {"name": "file_path", "rows": "record_count", "size": "file_size_in_bytes"}
-    root = read_header(data, blob=name).metadata[ROOT].decode()
+    file_header = checked_header(data, name)
+    if not name.endswith(f"-{file_header.sync.hex()[:_NAME_DIGITS]}.avro"):
+        raise CorruptError("read", f"manifest {name}", "it has the bytes of another one", REBUILD)
+    root = file_header.metadata[ROOT].decode()
     reader = _reader(None if columns is None else tuple(columns))
     found = pa.Table.from_batches(decode_blob(data, blob=name, reader=reader), arrow_schema(reader))
     file = found["data_file"].combine_chunks()
@@ -205,7 +231,7 @@ def _names(paths: pa.Array, root: str, manifest: str, stream: str) -> pa.Array:
         return names
     first = names.filter(pc.invert(own))[0].as_py()
     cause = f"it names {first!r}, which is no data of {stream} (expected: {may_be_data(first, stream)})"
-    raise CorruptError("read", f"manifest {manifest}", cause, "Make the checkpoint again: `checkpoint --rebuild`.")
+    raise CorruptError("read", f"manifest {manifest}", cause, REBUILD)
 
 
 def without(

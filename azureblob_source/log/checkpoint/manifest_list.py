@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arrow_avro import arrow_schema, decode_blob, header_schema, read_header
+from arrow_avro import arrow_schema, decode_blob, header_schema
 from azure_account.documents.form import check_version, damaged
-from azureblob_source.log.checkpoint.manifest import ROOT, avro_file, optional
+from azureblob_source.log.checkpoint.manifest import REBUILD, ROOT, avro_file, checked_header, optional
 from azureblob_source.log.checkpoint.manifest import field as avro_field
 from azureblob_source.log.naming import metadata_prefix
 from foundation.errors import ConfigurationError
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 1
 _CHECKPOINT = "azureblob.checkpoint"
 _OWN_IDS = 10100
-REBUILD = "Make it again: `python -m azureblob_source checkpoint … --rebuild`. The log has all that it says."
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ def read_list(data: bytes, name: str, stream: str) -> LogCheckpoint:
     stream.
     """
     try:
-        metadata = read_header(data, blob=name).metadata
+        metadata = checked_header(data, name).metadata
         document = json.loads(metadata[_CHECKPOINT])
         check_version(document.pop("formatVersion"), FORMAT_VERSION, f"Checkpoint {name}")
         root = metadata[ROOT].decode()

@@ -6,15 +6,14 @@ there, and the entries of the log say the same.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from azure_account.values import ALWAYS, IF_ABSENT, Done, Unknown
+from azure_account.values import ALWAYS, IF_ABSENT, Conflict, Done, Unknown
 from azureblob_source.log.checkpoint.live_table import LIVE
-from azureblob_source.log.checkpoint.manifest import manifest_bytes, manifest_table, without
+from azureblob_source.log.checkpoint.manifest import digest_of, manifest_bytes, manifest_table, without
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile, list_bytes, read_list
 from azureblob_source.log.hint import put_hint
 from azureblob_source.log.naming import checkpoint_name, checkpoint_prefix, checkpoint_version, manifest_name
@@ -97,16 +96,12 @@ class LogCheckpointStore:
     def _table(self, manifest: ManifestFile, columns: Sequence[str] | None = None) -> pa.Table:
         if self._last is not None and self._last[0] == manifest.name:
             return self._last[1] if columns is None else self._last[1].select(columns)
-        data = self._container.get(manifest.name).data
-        if len(data) != manifest.length:
-            cause = f"it has {len(data)} bytes, not {manifest.length}"
-            raise CorruptError("read", f"manifest {manifest.name}", cause, "Make the checkpoint again.")
-        return manifest_table(data, manifest.name, self._stream, columns)
+        return manifest_table(self._container.get(manifest.name).data, manifest.name, self._stream, columns)
 
     def write(self, table: pa.Table, version: int) -> ManifestFile:
         """Put a manifest of the checkpoint at `version`. Its name is that of its bytes, so to put it twice is safe."""
         data = manifest_bytes(table, version + 1, self._root, {})
-        name = manifest_name(self._stream, version, hashlib.sha256(data).hexdigest()[:16])
+        name = manifest_name(self._stream, version, digest_of(data))
         outcome = self._container.put(name, data)
         if not isinstance(outcome, Done):
             step = "Look whether a lease or a policy holds it. The log has all that it says."
@@ -117,11 +112,17 @@ class LogCheckpointStore:
     def put(self, checkpoint: LogCheckpoint, *, replaces: bool = False) -> None:
         """Put a checkpoint whose manifests are there, then the hint.
 
-        Unless it `replaces` one, another writer's at that version stays: both say the same.
+        Unless it `replaces` one, another writer's at that version stays: both say the same. One that cannot be read, or
+        is of another log, does not.
         """
         data = list_bytes(checkpoint, self._root, {})
-        name, condition = checkpoint_name(self._stream, checkpoint.version), ALWAYS if replaces else IF_ABSENT
-        if isinstance(self._container.put(name, data, condition=condition), Unknown):
+        name = checkpoint_name(self._stream, checkpoint.version)
+        outcome = self._container.put(name, data, condition=ALWAYS if replaces else IF_ABSENT)
+        if isinstance(outcome, Conflict):
+            there = self.find(checkpoint.version)
+            if there is None or there.write_id != checkpoint.write_id:
+                outcome = self._container.put(name, data)
+        if isinstance(outcome, Unknown):
             return  # the hint must not name what may not be there
         self._found = checkpoint
         put_hint(self._container, self._stream, checkpoint.version)
