@@ -10,12 +10,15 @@ for one, and a step within a commit is bounded: what it leaves to do, the next o
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from azureblob_source.log.live_state import UNUSABLE, warn_unusable
+from azureblob_source.log.live_state import UNUSABLE, checkpoints_before, warn_unusable
 from foundation.errors import AzureBlobError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import LogEntry
@@ -30,8 +33,10 @@ def checkpoint_in_commit(log: CommitLog, last: LogEntry) -> None:
     """Make a checkpoint at `last`, which was committed and published now. A failure is logged, not raised."""
     try:
         make_checkpoint(log, last, most=_MOST_ENTRIES)
-    except AzureBlobError as error:
-        logger.warning("%s: no checkpoint is made at version %d: %s", log.stream, last.version, error)
+    except Exception as error:  # the batch is committed, and must not fail any more
+        known = isinstance(error, AzureBlobError)
+        text = "%s: no checkpoint is made at version %d: %s"
+        logger.warning(text, log.stream, last.version, error if known else repr(error), exc_info=not known)
 
 
 def make_checkpoint(
@@ -42,40 +47,59 @@ def make_checkpoint(
     most: how many entries may be read; then the checkpoint may be at an earlier version.
     rebuild: from the entries alone, in the place of one at that version.
     """
-    from azureblob_source.log.checkpoint.building import begun, extended  # noqa: PLC0415 - loads Arrow, for few calls
+    from azureblob_source.log.checkpoint.building import begun  # noqa: PLC0415 - loads Arrow, for few calls
 
-    base = None if rebuild else newest_checkpoint(log, last)
-    if base is not None and base.version >= last.version:
-        return base
-    made: LogCheckpoint | None = None
-    if base is not None and base.since == last.since:
-        entries = log.recent_entries(base.version + 1, _end(base.version, last, most))
-        try:
-            made = extended(base, entries, log.checkpoints, log.kept_from)
-        except UNUSABLE as error:
-            warn_unusable(base, error)
+    bases = iter(()) if rebuild else checkpoints_before(log, last)
+    newest = next(bases, None)
+    made = None if newest is None else _extended(log, last, chain((newest,), bases), most)
+    if made is not None and newest is not None and made.version <= newest.version:
+        return made
     if made is None:
         oldest = max(last.since, log.kept_from)
         end = _end(oldest - 1, last, most)
-        if base is not None and end <= base.version:
+        if end < oldest:  # a vacuum has passed it
+            return None
+        if newest is not None and end <= newest.version:
             text = "%s: version %d is too far for a checkpoint within a commit; run the command `checkpoint`"
             logger.warning(text, log.stream, last.version)
             return None
         entries = log.live_entries(last.version) if most is None else log.recent_entries(oldest, end)
-        made = begun(entries, log.checkpoints, base)
+        made = begun(entries, log.checkpoints, newest)
     log.checkpoints.put(made, replaces=rebuild)
     log.notes.checkpoint = made.version
     logger.debug("%s: checkpoint at version %d: %d live blobs", log.stream, made.version, made.blobs)
     return made
 
 
+def _extended(log: CommitLog, last: LogEntry, bases: Iterable[LogCheckpoint], most: int | None) -> LogCheckpoint | None:
+    """The checkpoint that follows the first of the bases, from the newest back, that is one; None if there is none.
+
+    The base itself, if it is at `last`.
+    """
+    from azureblob_source.log.checkpoint.building import extended  # noqa: PLC0415 - loads Arrow, for few calls
+
+    oldest, reached = max(last.since, log.kept_from), -1
+    for base in bases:
+        end = _end(base.version, last, most)
+        if base.version < oldest or (base.version < reached and end <= reached):
+            break
+        reached = max(reached, base.version)
+        if base.since != last.since:  # of an overwrite that was voided
+            continue
+        try:
+            entries = log.recent_entries(base.version, end)
+            if entries[0].write_id != base.write_id:  # the newest entries were deleted by hand, others have followed
+                continue
+            if base.version == last.version:
+                return base
+            made = extended(base, entries[1:], log.checkpoints, log.kept_from)
+        except UNUSABLE as error:
+            warn_unusable(base, error)
+            continue
+        if made is not None:
+            return made
+    return None
+
+
 def _end(after: int, last: LogEntry, most: int | None) -> int:
     return last.version if most is None else min(last.version, after + most)
-
-
-def newest_checkpoint(log: CommitLog, last: LogEntry) -> LogCheckpoint | None:
-    """The newest checkpoint of the log up to `last` that can be read."""
-    if (hint := log.checkpoint_hint()) < 0:
-        return None
-    found = log.checkpoints.find(hint)
-    return found if found is not None and found.log_id == last.log_id and found.version <= last.version else None

@@ -46,7 +46,7 @@ def every(_: ManifestFile) -> bool:
 
 @dataclass(frozen=True)
 class LiveState:
-    """What is live at version `last`, by the entries after `base` up to it, or all since the last overwrite.
+    """What is live at version `last`, by the entries from `base` up to it, or all since the last overwrite.
 
     entries: these, in order; one at least, `last` as the last one.
     """
@@ -102,11 +102,13 @@ def live_state(log: CommitLog, version: int | None = None) -> LiveState:
     base = _base(log, last)
     if base is None:
         return by_entries(log, last.version)
-    first = min(max(base.version + 1, log.kept_from), last.version)
     try:
-        return LiveState(log, base, tuple(log.entries(first, last.version)))
-    except NotFoundError:  # the oldest were deleted
+        entries = log.entries(base.version, last.version)
+    except NotFoundError:  # the oldest were deleted, perhaps by a vacuum while they were read
         return by_entries(log, last.version)
+    if entries[0].write_id != base.write_id:  # the newest were deleted by hand, and others put in their place
+        return by_entries(log, last.version)
+    return LiveState(log, base, tuple(entries))
 
 
 def check_version(log: CommitLog, version: int | None) -> LogEntry:
@@ -172,16 +174,23 @@ def _base(log: CommitLog, last: LogEntry) -> LogCheckpoint | None:
     oldest = max(last.since, log.kept_from)
     if last.version - oldest < FEW_ENTRIES:
         return None
+    return next((found for found in checkpoints_before(log, last, oldest) if found.since == last.since), None)
+
+
+def checkpoints_before(log: CommitLog, last: LogEntry, oldest: int = 0) -> Iterator[LogCheckpoint]:
+    """Checkpoints of the log from version `oldest` up to that of `last`, from the newest back: a few of them.
+
+    They are not listed for few entries, if no hint says that there is one.
+    """
     hint = log.checkpoint_hint()
     if hint < 0 and last.version - oldest < MANY_ENTRIES:
-        return None
+        return
     for tried, version in enumerate(_candidates(log, last.version, hint)):
         if tried == _MOST_TRIED or version < oldest:
-            break
+            return
         found = log.checkpoints.find(version)
-        if found is not None and (found.log_id, found.since) == (last.log_id, last.since):
-            return found
-    return None
+        if found is not None and found.log_id == last.log_id:
+            yield found
 
 
 def _candidates(log: CommitLog, version: int, hint: int) -> Iterator[int]:
