@@ -112,9 +112,12 @@ def _is_exact(found: ColumnFilter, schema: pa.Schema) -> bool:
 
 def selected(batch: pa.RecordBatch, filters: Sequence[ColumnFilter]) -> pa.RecordBatch:
     """The rows for which every filter holds."""
-    if not filters:
-        return batch
-    mask = filters[0].holds(batch)
+    return batch.filter(mask(batch, filters)) if filters else batch
+
+
+def mask(batch: pa.RecordBatch, filters: Sequence[ColumnFilter]) -> pa.Array:
+    """For each row whether every filter holds; null as in SQL. One filter at least."""
+    found = filters[0].holds(batch)
     for each in filters[1:]:
-        mask = pc.and_kleene(mask, each.holds(batch))
-    return batch.filter(mask)
+        found = pc.and_kleene(found, each.holds(batch))
+    return found

@@ -13,6 +13,8 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from arrow_avro import arrow_schema, header_schema, read_header, superset
 from azureblob_source.log.folder import is_avro
 from azureblob_source.log.live import entries_in_effect, first_unpublished
@@ -37,12 +39,11 @@ from foundation.parallel import concurrent_map
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    import pyarrow as pa
-
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.read.blob_table import BlobTable
     from azureblob_source.read.blobs import Between
     from foundation.clock import Clock
 
@@ -51,17 +52,20 @@ logger = logging.getLogger("azureblob_source")
 _AT_ONCE = 16
 _READ_ALL = "Option `ignoreExtension` = true reads blobs whatever their names end in."
 _PUBLISH_POLL = 0.5
+MANY_BLOBS = 10_000
+"""Blobs that are planned as a table."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """The blobs of a stream as of `version` (None without a log), and their writer schemas.
 
-    Without a log `examples` names a blob of each schema. left_out: blobs outside the time range, or damaged.
+    blobs: a table if there are many. Without a log `examples` names a blob of each schema. left_out: blobs outside the
+    time range, or damaged.
     """
 
     version: int | None
-    blobs: tuple[StreamBlob, ...]
+    blobs: tuple[StreamBlob, ...] | BlobTable
     schemas: tuple[AvroSchema, ...]
     examples: tuple[str, ...] = ()
     left_out: int = 0
@@ -122,10 +126,19 @@ def take_snapshot(
             chosen = listed if rules.any_extension else _with_extension(log, listed)
             return _from_listing(log, chosen, between, ignore_corrupt=rules.ignore_corrupt)
     last, of_checkpoint, added = _when_published(log, version, PublicationWait(publish_timeout, clock))
-    live = [] if of_checkpoint is None else list(stream_blobs(of_checkpoint))
-    live += [stream_blob(entry, blob) for entry, blob in added]
+    schemas = tuple(writer_schemas(log, last.schemas))
+    if of_checkpoint is not None and of_checkpoint.num_rows + len(added) > MANY_BLOBS:
+        from azureblob_source.log.checkpoint.live_table import live_table  # noqa: PLC0415 - few streams have as many
+        from azureblob_source.read.blob_table import BlobTable  # noqa: PLC0415
+
+        whole = BlobTable(pa.concat_tables([of_checkpoint, live_table(added).select(PLANNED)]))
+        table = whole.of_times(between)
+        return Snapshot(last.version, table, schemas, left_out=len(whole) - len(table))
+    live = [stream_blob(entry, blob) for entry, blob in added]
+    if of_checkpoint is not None:
+        live = [*stream_blobs(of_checkpoint), *live]
     held = tuple(blob for blob in live if blob.may_hold(between))
-    return Snapshot(last.version, held, tuple(writer_schemas(log, last.schemas)), left_out=len(live) - len(held))
+    return Snapshot(last.version, held, schemas, left_out=len(live) - len(held))
 
 
 def kept_history(log: CommitLog, version: int | None) -> list[LogEntry]:

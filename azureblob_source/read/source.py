@@ -7,6 +7,7 @@ executor: read(partition) ─► read_splits (fetches ahead, decodes) ─► Arr
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from foundation.errors import ConfigurationError, NotFoundError
 from foundation.worker_modules import keep_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
     from azureblob_source.log.stream_notes import LogFacts
+    from azureblob_source.read.blob_table import BlobTable
     from azureblob_source.read.blobs import StreamBlob
     from azureblob_source.read.filters import ColumnFilter
 
@@ -62,6 +64,21 @@ class SplitsPartition(InputPartition):
 
     splits: tuple[Split, ...]
     reader: AvroSchema
+
+
+@dataclass(frozen=True)
+class PackedPartition(InputPartition):
+    """The same, with the splits as a pack of `BlobTable`: where there are many blobs."""
+
+    pack: bytes
+    reader: AvroSchema
+
+    @property
+    def splits(self) -> Sequence[Split]:
+        """The splits that the task reads."""
+        from azureblob_source.read.blob_table import splits_of  # noqa: PLC0415 - few reads have packs
+
+        return splits_of(self.pack)
 
 
 @dataclass(frozen=True)
@@ -190,18 +207,29 @@ class BaseReader:
         """The requested metadata columns."""
         return [METADATA_COLUMNS[name] for name in self.options.metadata_columns]
 
-    def partitions_of(self, blobs: Sequence[StreamBlob], what: str, there: int) -> list[SplitsPartition]:
-        """Partitions over blobs, in name order: a large blob is split, and small ones share a partition.
+    def partitions_of(
+        self, blobs: Sequence[StreamBlob] | BlobTable, what: str, there: int
+    ) -> list[SplitsPartition | PackedPartition]:
+        """Partitions over blobs: a large blob is split, and small ones share a partition. In name order, if not many.
 
         what, there: for the log: of which versions, and how many blobs these have.
         """
         about_blobs = [each for each in self.filters if each.column in self.metadata]
-        if about_blobs:
-            blobs = [blob for blob in blobs if _selected(_origin(blob, 1), about_blobs).num_rows]
         size, reader = self.options.split_bytes, self.plan.reader_schema
         self._check_columns(arrow_schema(reader).names)
-        found = [SplitsPartition(splits, reader) for splits in pack_splits(split_blobs(blobs, size), size)]
-        stored = sum(blob.size for blob in blobs)
+        found: list[SplitsPartition | PackedPartition] = []
+        if isinstance(blobs, Sequence):
+            if about_blobs:
+                blobs = [blob for blob in blobs if _selected(_origin(blob, 1), about_blobs).num_rows]
+            large: Sequence[StreamBlob] = blobs
+            stored = sum(blob.size for blob in blobs)
+        else:
+            if about_blobs:
+                blobs = blobs.where(lambda batch: _mask(batch, about_blobs))
+            large, small = blobs.divided(size)
+            found += [PackedPartition(pack, reader) for pack in small.packs(size)]
+            stored = blobs.size
+        found += [SplitsPartition(splits, reader) for splits in pack_splits(split_blobs(large, size), size)]
         text = "%s: %s: %d of %d blobs are read, %d bytes, by %d tasks"
         logger.info(text, self.options.address, what, len(blobs), there, stored, len(found))
         return found
@@ -216,13 +244,16 @@ class BaseReader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
         expected = arrow_of(self.schema)
-        found = self._rows(partition) if isinstance(partition, SplitsPartition) else self._view(partition)
+        if isinstance(partition, SplitsPartition | PackedPartition):
+            found = self._rows(partition)
+        else:
+            found = self._view(partition)
         for batch in found:
             rows = _selected(_as(expected, batch.select(self.schema.names)), self.filters)
             if rows.num_rows:
                 yield rows
 
-    def _rows(self, partition: SplitsPartition) -> Iterator[pa.RecordBatch]:
+    def _rows(self, partition: SplitsPartition | PackedPartition) -> Iterator[pa.RecordBatch]:
         from azureblob_source.read.split_reader import (  # noqa: PLC0415 - planning need not load a decoder
             SplitSettings,
             read_splits,
@@ -276,7 +307,7 @@ class BaseReader:
 
     def _view_of_listing(self) -> pa.RecordBatch:
         if self.options.view == "blobs":
-            return views.blobs_without_log(self.plan.snapshot.blobs)
+            return views.blobs_without_log(list(self.plan.snapshot.blobs))
         return views.schemas_without_log(self.plan.snapshot.schemas)
 
 
@@ -317,6 +348,12 @@ def _selected(batch: pa.RecordBatch, filters: Sequence[ColumnFilter]) -> pa.Reco
     from azureblob_source.read.filters import selected  # noqa: PLC0415 - loads Arrow's functions, for few reads
 
     return selected(batch, filters)
+
+
+def _mask(batch: pa.RecordBatch, filters: Sequence[ColumnFilter]) -> pa.Array:
+    from azureblob_source.read.filters import mask  # noqa: PLC0415 - see `_selected`
+
+    return mask(batch, filters)
 
 
 def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:

@@ -37,15 +37,20 @@ def split_blobs(blobs: Iterable[StreamBlob], split_bytes: int = SPLIT_BYTES) -> 
         yield from (Split(blob, start, end) for start, end in zip(bounds, ends, strict=True))
 
 
+def least_cost(split_bytes: int) -> int:
+    """As how many bytes a small split counts, since it costs a request: a partition has at most 128 splits."""
+    return -(-split_bytes // _MOST_SPLITS)
+
+
 def pack_splits(splits: Iterable[Split], split_bytes: int = SPLIT_BYTES) -> Iterator[tuple[Split, ...]]:
     """The splits of each partition, in the same order: as many as have `split_bytes` together, one at least.
 
-    A small split counts as `split_bytes` / 128, as it costs a request: a partition has at most 128 splits.
+    A small split counts as `least_cost`.
     """
     waiting: list[Split] = []
     size = 0
     for split in splits:
-        cost = max(split.size, -(-split_bytes // _MOST_SPLITS))
+        cost = max(split.size, least_cost(split_bytes))
         if waiting and size + cost > split_bytes:
             yield tuple(waiting)
             waiting, size = [], 0

@@ -10,7 +10,7 @@ from tests.histories.mutants import Mutant, both, edited, replaced
 
 FEW, HISTORIES = 30, 120
 MOST_FOR_A_MUTANT = 240
-RARE = (4265,)
+RARE = (4265, 657, 1216)
 """Seeds of histories that catch a mistake which few others catch."""
 EVENTS = (
     "stream deleted",
