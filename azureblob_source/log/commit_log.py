@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("azureblob_source")
 
 _RECENT_SECONDS = 30.0
-_LISTINGS = 3
-_READ_AHEAD = 200
-"""Entries after a checkpoint that are worth reading before it is known what is needed."""
+_TAIL = 64
+"""Entries after a checkpoint, by default."""
 _RECENT_BLOBS = 2000
 """Entries and their blobs that are remembered for the next checkpoint."""
 _TRUSTED_SECONDS = 600.0
@@ -145,16 +144,20 @@ class CommitLog:
 
         For a process that knows nothing of the log yet: what it needs takes three rounds of requests then.
         """
-        hint = self.checkpoint_hint()
-        listed = partial(self._newest_listed, max(hint, self._given.version or 0) - 1)
-        if hint < 0:
-            start = newest = listed()
-        else:
-            newest, _ = both(listed, partial(self.checkpoints.find, hint), self.readers)
-            start = hint
-        if 0 <= start <= newest < start + _READ_AHEAD:
-            found = self._find_all(list(range(start, newest + 1)))
-            self._ahead = found if len(found) == newest + 1 - start else {}
+        given, hint = self._given, self.checkpoint_hint()
+        known = max(hint, given.version or 0, 0)
+        listed = partial(self._listed, known - 1)
+        newest, base = (
+            (listed(), None) if hint < 0 else both(listed, partial(self.checkpoints.find, hint), self.readers)
+        )
+        if newest is None or newest < known:
+            return
+        versions = [*{known, newest}] if base is None else [*range(min(base.version + 1, newest), newest + 1)]
+        found = self._find_all(versions, 4 * self.readers)
+        is_own = base is None or all(entry.log_id == base.log_id for entry in found.values())
+        at_given = found.get(-1 if given.version is None else given.version)
+        if len(found) == len(versions) and is_own and (at_given is None or at_given.write_id == given.write_id):
+            self._ahead = found
 
     def _after_known(self, known: LogEntry, found: LogEntry) -> LogEntry:
         """The newest entry of the log of `known`, which this object has read before; `found` is the newest there is.
@@ -336,7 +339,7 @@ class CommitLog:
             known[self._head.version] = self._head
         unknown = [version for version in versions if version not in known]
         if unknown:
-            found = self._find_all(unknown)
+            found = self._find_all(unknown, self.readers)
             self.refresh_boundary()
             known |= found
         for version in versions:
@@ -517,7 +520,9 @@ class CommitLog:
         if self._ahead:
             return max(self._ahead)
         if not self.looked and known == self.notes.checkpoint:
-            known = self._newest_listed(known)
+            listed = self._listed(known)
+            if listed is not None:
+                return listed
         step = 1
         while self.has(known + step):
             known, step = known + step, step * 2
@@ -530,18 +535,20 @@ class CommitLog:
                 missing = middle
         return known
 
-    def _newest_listed(self, known: int) -> int:
-        """The newest version as far as listings of a hundred say that follow `known` without a gap."""
-        for _ in range(_LISTINGS):
-            listed = self.container.list(hundred_prefix(self.stream, known + 1))
-            versions = (log_version(blob.name) for blob in listed)
-            for version in (each for each in versions if each is not None and each > known):
-                if version != known + 1:
-                    return known
-                known = version
-            if (known + 1) % 100:
-                break
-        return known
+    def _listed(self, known: int) -> int | None:
+        """The newest version of those that follow `known` without a gap; None if they are too many for a listing.
+
+        Names are listed by the hundred: that of the next version, and that of the version by which a checkpoint is due.
+        """
+        prefixes = [*dict.fromkeys(hundred_prefix(self.stream, known + after) for after in (1, _TAIL + 1))]
+        listed = concurrent_map(
+            lambda prefix: list(self.container.list(prefix)), prefixes, self.readers, after_error="abandon"
+        )
+        there = {log_version(blob.name) for blobs in listed for blob in blobs}
+        newest = known
+        while newest + 1 in there:
+            newest += 1
+        return None if hundred_prefix(self.stream, newest + 1) not in prefixes else newest
 
     def has(self, version: int) -> bool:
         """Whether there is an entry of this version, even below the boundary."""
@@ -550,8 +557,8 @@ class CommitLog:
     def _find(self, version: int) -> LogEntry | None:
         return self._ahead.get(version) or find_entry(self.container, self.stream, version)
 
-    def _find_all(self, versions: list[int]) -> dict[int, LogEntry]:
-        found = concurrent_map(self._find, versions, self.readers, after_error="abandon")
+    def _find_all(self, versions: list[int], readers: int) -> dict[int, LogEntry]:
+        found = concurrent_map(self._find, versions, readers, after_error="abandon")
         return {version: entry for version, entry in zip(versions, found, strict=True) if entry is not None}
 
     def not_kept(self, version: int) -> NotFoundError:

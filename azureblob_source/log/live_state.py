@@ -70,26 +70,31 @@ class LiveState:
         own = tuple((entry, blob) for entry, blob in found.added if entry.version <= self.last.version)
         return replace(found, added=own)
 
-    def of_base(
-        self, effect: TailEffect, columns: Sequence[str] | None = None, needed: Callable[[ManifestFile], bool] = every
-    ) -> pa.Table | None:
-        """The live blobs of the checkpoint, without manifests that are not `needed`. None without a checkpoint.
+    def of_base(self, effect: TailEffect) -> pa.Table | None:
+        """The live blobs of the checkpoint, with all columns. None without one. Errors as of `base_table`."""
+        table = self.base_table()
+        return None if table is None else self.left_of(table, effect)
 
-        One of `UNUSABLE` if a manifest cannot be read.
+    def base_table(
+        self, columns: Sequence[str] | None = None, needed: Callable[[ManifestFile], bool] = every
+    ) -> pa.Table | None:
+        """The blobs that the checkpoint has, with these columns, `name` and `version`. None without a checkpoint.
+
+        Those of manifests that are not `needed` are left out. One of `UNUSABLE` if a manifest cannot be read.
         """
         base, log = self.base, self.log
         if base is None:
             return None
         oldest = max(base.since, log.kept_from)
         manifests = [each for each in base.manifests if each.last >= oldest and needed(each)]
-        wanted = None if columns is None else [*dict.fromkeys((*columns, "version"))]
-        table, is_whole = both(
-            lambda: log.checkpoints.table(manifests, effect, oldest, wanted), lambda: log.has(oldest), log.readers
-        )
+        table, is_whole = both(lambda: log.checkpoints.table(manifests, columns), lambda: log.has(oldest), log.readers)
         if not is_whole:  # the oldest entries were deleted by hand, or by a vacuum since the boundary was read
             log.first()
-            table = log.checkpoints.from_version(table, log.kept_from)
-        return table if columns is None else table.select(columns)
+        return table
+
+    def left_of(self, table: pa.Table, effect: TailEffect, columns: Sequence[str] | None = None) -> pa.Table:
+        """Those blobs of `base_table` that are live, with these columns, None for all."""
+        return self.log.checkpoints.left_of(table, effect, self.log.kept_from).select(columns or table.schema.names)
 
 
 def live_state(log: CommitLog, version: int | None = None) -> LiveState:

@@ -34,15 +34,18 @@ from azureblob_source.read.blobs import ALL_TIMES, PLANNED, StreamBlob, listed_b
 from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
-from foundation.parallel import concurrent_map
+from foundation.parallel import both, concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
+    from azureblob_source.log.checkpoint.manifest_list import ManifestFile
+    from azureblob_source.log.checkpoint.tail import TailEffect
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.log.entry import LogEntry
+    from azureblob_source.log.live_state import LiveState
     from azureblob_source.read.blob_table import BlobTable
     from azureblob_source.read.blobs import Between
     from foundation.clock import Clock
@@ -125,20 +128,57 @@ def take_snapshot(
             rules = listing or ListingRules()
             chosen = listed if rules.any_extension else _with_extension(log, listed)
             return _from_listing(log, chosen, between, ignore_corrupt=rules.ignore_corrupt)
-    last, of_checkpoint, added = _when_published(log, version, PublicationWait(publish_timeout, clock))
-    schemas = tuple(writer_schemas(log, last.schemas))
-    if of_checkpoint is not None and of_checkpoint.num_rows + len(added) > MANY_BLOBS:
-        from azureblob_source.log.checkpoint.live_table import live_table  # noqa: PLC0415 - few streams have as many
-        from azureblob_source.read.blob_table import BlobTable  # noqa: PLC0415
+    wait = PublicationWait(publish_timeout, clock)
+    state = live_state(log, version)
+    (settled, effect), (table, schemas) = both(
+        lambda: _when_published(log, version, state, wait),
+        lambda: both(lambda: _base_table(state, between), lambda: writer_schemas(log, state.last.schemas), log.readers),
+        log.readers,
+    )
+    if settled.base is not None and table is None:
+        settled, effect = _when_published(log, version, by_entries(log, settled.last.version), wait)
+    if settled.last != state.last:
+        schemas = writer_schemas(log, settled.last.schemas)
+    there = len(effect.added)
+    if settled.base is None or table is None:
+        held: tuple[StreamBlob, ...] | BlobTable = _held(effect, between)
+    else:
+        there += settled.base.blobs
+        held = _held_with(settled.left_of(table, effect, PLANNED), effect, between)
+    return Snapshot(settled.last.version, held, tuple(schemas), left_out=there - len(held))
 
-        whole = BlobTable(pa.concat_tables([of_checkpoint, live_table(added).select(PLANNED)]))
-        table = whole.of_times(between)
-        return Snapshot(last.version, table, schemas, left_out=len(whole) - len(table))
-    live = [stream_blob(entry, blob) for entry, blob in added]
-    if of_checkpoint is not None:
-        live = [*stream_blobs(of_checkpoint), *live]
-    held = tuple(blob for blob in live if blob.may_hold(between))
-    return Snapshot(last.version, held, schemas, left_out=len(live) - len(held))
+
+def _base_table(state: LiveState, between: Between) -> pa.Table | None:
+    """The blobs of the checkpoint that may be in the range. None without one, or if it cannot be read."""
+    try:
+        return state.base_table(PLANNED, lambda manifest: _may_hold(manifest, between))
+    except UNUSABLE as error:
+        if state.base is not None:
+            warn_unusable(state.base, error)
+        return None
+
+
+def _may_hold(manifest: ManifestFile, between: Between) -> bool:
+    start, end = between
+    return (start is None or manifest.latest >= start) and (
+        end is None or manifest.earliest is None or manifest.earliest < end
+    )
+
+
+def _held(effect: TailEffect, between: Between) -> tuple[StreamBlob, ...]:
+    """The blobs that entries have added, and that can have a row in the range."""
+    added = (stream_blob(entry, blob) for entry, blob in effect.added)
+    return tuple(blob for blob in added if blob.may_hold(between))
+
+
+def _held_with(table: pa.Table, effect: TailEffect, between: Between) -> tuple[StreamBlob, ...] | BlobTable:
+    """The same with those of a checkpoint; as a table if there are many."""
+    if table.num_rows + len(effect.added) <= MANY_BLOBS:
+        return (*(blob for blob in stream_blobs(table) if blob.may_hold(between)), *_held(effect, between))
+    from azureblob_source.log.checkpoint.live_table import live_table  # noqa: PLC0415 - few streams have as many
+    from azureblob_source.read.blob_table import BlobTable  # noqa: PLC0415
+
+    return BlobTable(pa.concat_tables([table, live_table(effect.added).select(PLANNED)])).of_times(between)
 
 
 def kept_history(log: CommitLog, version: int | None) -> list[LogEntry]:
@@ -188,17 +228,14 @@ def writer_schemas(log: CommitLog, fingerprints: Iterable[str]) -> list[AvroSche
 
 
 def _when_published(
-    log: CommitLog, version: int | None, wait: PublicationWait
-) -> tuple[LogEntry, pa.Table | None, Sequence[tuple[LogEntry, BlobEntry]]]:
-    """The entry of `version`, by default of the head, and the blobs live then, once all are published or revoked.
-
-    Those of a checkpoint, if one is used, are a live table with the columns `PLANNED`; the others are with their entry.
+    log: CommitLog, version: int | None, state: LiveState, wait: PublicationWait
+) -> tuple[LiveState, TailEffect]:
+    """What is live at `version`, by default at the head, once all batches are published or revoked; and by its entries.
 
     An entry that cannot be published is revoked by a later one. Only entries that open an epoch can stand between the
     two, as nothing else is appended before all earlier entries are published or revoked. A read of the head then covers
     these entries too. `TransientError` after the timeout.
     """
-    state = live_state(log, version)
     visible: set[str] = set()
     while True:
         revoking = _revoking(log, state.last)
@@ -215,21 +252,12 @@ def _when_published(
         first = first_unpublished(log.head())
         asked = [blob for entry, blob in effect.added if entry.version >= first and blob.name not in visible]
         missing = [blob.name for blob in not_visible(log.container, asked)]
-        if missing:
-            visible.update(blob.name for blob in asked if blob.name not in missing)
-            wait.go_on(f"blob {missing[0]} in {log.container.url}", otherwise=", or read an earlier `versionAsOf`")
-            wait.clock.sleep(_PUBLISH_POLL)
-            log.refresh()
-            continue
-        try:
-            of_base = state.of_base(effect, PLANNED)
-        except UNUSABLE as error:
-            if state.base is None:
-                raise
-            warn_unusable(state.base, error)
-            state = by_entries(log, state.last.version)
-            continue
-        return state.last, of_base, effect.added
+        if not missing:
+            return state, effect
+        visible.update(blob.name for blob in asked if blob.name not in missing)
+        wait.go_on(f"blob {missing[0]} in {log.container.url}", otherwise=", or read an earlier `versionAsOf`")
+        wait.clock.sleep(_PUBLISH_POLL)
+        log.refresh()
 
 
 def _before_overwrite(log: CommitLog, overwrite: LogEntry, void: LogEntry) -> LiveState:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import BlobEntry
     from foundation.clock import Clock
 
-_AT_ONCE = 16
+_AT_ONCE = 64
 
 
 def not_visible(container: BlobContainer, blobs: Sequence[BlobEntry]) -> list[BlobEntry]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OPEN_BLOBS = 2_000
 """A manifest with fewer blobs is written again with those of the next checkpoint."""
-MANIFEST_BLOBS = 20_000
+MANIFEST_BLOBS = 32_000
 """A manifest has at most as many."""
 MERGED = 10
 """This number of manifests that are less than half full become one."""

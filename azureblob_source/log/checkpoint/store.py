@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("azureblob_source")
 
-_READERS = 16
+_READERS = 64
+_DECODERS = 2
+"""Manifests that are decoded at once, as each takes some MiB then."""
 _SPANS = (2, 3, 4, 6, 20)
 """Numbers of last digits in which the versions of one listing differ: checkpoints near a version are found first."""
 
@@ -68,35 +70,39 @@ class LogCheckpointStore:
             yield from sorted((each for each in found - seen if each <= version), reverse=True)
             seen |= found
 
-    def table(
-        self, manifests: Sequence[ManifestFile], effect: TailEffect, kept_from: int, columns: Sequence[str] | None
-    ) -> pa.Table:
-        """The blobs of manifests, from version `kept_from` on, that are not gone; with these columns, None for all.
+    def table(self, manifests: Sequence[ManifestFile], columns: Sequence[str] | None) -> pa.Table:
+        """The blobs of manifests, with these columns, `name` and `version`; None for all columns.
 
         `NotFoundError`, `CorruptError` or `ConfigurationError` if a manifest cannot be read.
         """
         wanted = [name for name in LIVE.names if columns is None or name in (*columns, "version", "name")]
+        stored = concurrent_map(self._get, manifests, _READERS, after_error="abandon")
 
-        def read(manifest: ManifestFile) -> pa.Table:
-            table = self._table(manifest, wanted)
-            found = without(table, versions=effect.versions, names=effect.names, kept_from=kept_from)
-            return found if columns is None else found.select(columns)
+        def decoded(at: int) -> pa.Table:
+            found, stored[at] = self._decoded(manifests[at], stored[at], wanted), None
+            return found
 
-        found = concurrent_map(read, manifests, _READERS, after_error="abandon")
-        return pa.concat_tables([LIVE.empty_table().select(columns or LIVE.names), *found])
+        found = concurrent_map(decoded, range(len(manifests)), _DECODERS, after_error="abandon")
+        return pa.concat_tables([LIVE.empty_table().select(wanted), *found])
 
-    def from_version(self, table: pa.Table, version: int) -> pa.Table:
-        """The blobs of a live table from a version on."""
-        return without(table, kept_from=version)
+    def left_of(self, table: pa.Table, effect: TailEffect, kept_from: int) -> pa.Table:
+        """The blobs of a table, from version `kept_from` on, that are not gone by the effect of a tail."""
+        return without(table, versions=effect.versions, names=effect.names, kept_from=kept_from)
 
     def read(self, manifest: ManifestFile) -> pa.Table:
         """The live table of a manifest. Errors as of `table`."""
-        return self._table(manifest)
+        return self._decoded(manifest, self._get(manifest), LIVE.names)
 
-    def _table(self, manifest: ManifestFile, columns: Sequence[str] | None = None) -> pa.Table:
+    def _get(self, manifest: ManifestFile) -> bytes | None:
+        """The bytes of a manifest; None for the one that was written last, whose table is here."""
         if self._last is not None and self._last[0] == manifest.name:
-            return self._last[1] if columns is None else self._last[1].select(columns)
-        return manifest_table(self._container.get(manifest.name).data, manifest.name, self._stream, columns)
+            return None
+        return self._container.get(manifest.name).data
+
+    def _decoded(self, manifest: ManifestFile, data: bytes | None, columns: Sequence[str]) -> pa.Table:
+        if data is None and self._last is not None:
+            return self._last[1].select(columns)
+        return manifest_table(data or b"", manifest.name, self._stream, columns)
 
     def write(self, table: pa.Table, version: int) -> ManifestFile:
         """Put a manifest of the checkpoint at `version`. Its name is that of its bytes, so to put it twice is safe."""
