@@ -27,8 +27,8 @@ FUNCTIONS = {"pyarrow.compute"}
 
 BUDGET: dict[str, tuple[set[str], int]] = {
     "find_the_format": (set(), 3),
-    "plan_a_write": (ARROW | FUNCTIONS, 88),
-    "write": (ARROW | FUNCTIONS | {"opentelemetry"}, 100),
+    "plan_a_write": (ARROW | FUNCTIONS, 89),
+    "write": (ARROW | FUNCTIONS | {"opentelemetry"}, 101),
     "commit": ({"opentelemetry"}, 68),
     "commit_micro_batches": (ARROW | FUNCTIONS, 96),
     "find_the_schema": (ARROW, 89),
