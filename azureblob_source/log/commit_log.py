@@ -152,7 +152,7 @@ class CommitLog:
         )
         if newest is None or newest < known:
             return
-        versions = [*{known, newest}] if base is None else [*range(min(base.version + 1, newest), newest + 1)]
+        versions = [*{known, newest}] if base is None else [*range(base.version, newest + 1)]
         found = self._find_all(versions, 4 * self.readers)
         is_own = base is None or all(entry.log_id == base.log_id for entry in found.values())
         at_given = found.get(-1 if given.version is None else given.version)

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from azureblob_source.log.checkpoint.tail import TailEffect
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import LogEntry
-    from azureblob_source.log.live_state import LiveState
     from azureblob_source.read.blob_table import BlobTable
     from azureblob_source.read.blobs import Between
     from foundation.clock import Clock
@@ -135,6 +134,8 @@ def take_snapshot(
         lambda: both(lambda: _base_table(state, between), lambda: writer_schemas(log, state.last.schemas), log.readers),
         log.readers,
     )
+    if settled.base != state.base:
+        table = _base_table(settled, between)
     if settled.base is not None and table is None:
         settled, effect = _when_published(log, version, by_entries(log, settled.last.version), wait)
     if settled.last != state.last:
