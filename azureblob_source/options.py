@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from arrow_avro import (
@@ -66,6 +67,28 @@ def _names_of(known: Mapping[str, str]) -> Parser[tuple[str, ...]]:
         return tuple(dict.fromkeys(names))
 
     return Parser("some of " + ", ".join(f"`{name}`" for name in known), read)
+
+
+def _partitions() -> Parser[re.Pattern[str]]:
+    def read(value: str) -> re.Pattern[str]:
+        globs = [""]
+        for piece in re.findall(r"\s*,\s*|\\?.", value, re.DOTALL):
+            match piece:
+                case "*":
+                    globs[-1] += ".*"
+                case "?":
+                    globs[-1] += "."
+                case "\\":
+                    raise ValueError("it ends with a backslash")
+                case separator if separator.strip() == ",":
+                    globs.append("")
+                case _:
+                    globs[-1] += re.escape(piece[-1])
+        if not all(globs):
+            raise ValueError("a value is empty")
+        return re.compile("|".join(globs), re.DOTALL)
+
+    return Parser("values or globs such as `EWR,gate-*`; a backslash makes `,`, `*`, `?` and itself plain", read)
 
 
 def _bounds_columns() -> Parser[tuple[str, ...]]:
@@ -296,6 +319,14 @@ SOURCE = OptionTable(
         ),
         Option("startTime", instant(), None, "Leave out blobs that have no row at or after this time.", "Reading"),
         Option("endTime", instant(), None, "Leave out blobs that have no row before this time.", "Reading"),
+        Option(
+            "partitions",
+            _partitions(),
+            None,
+            "Read only these values of `partitionColumn`. In a glob, `*` is any text, and `?` one character.",
+            "Reading",
+            shown_default="all",
+        ),
         Option(
             "ignoreCorruptBlobs",
             boolean(),

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from azure_account.names import MAX_NAME
 from foundation.errors import ConfigurationError
@@ -85,6 +86,14 @@ def partition_level(value: str) -> str:
         _percent(character) if _must_escape(character, place, last) else character
         for place, character in enumerate(value)
     )
+
+
+def partition_value(level: str) -> str:
+    """The inverse of `partition_level`; of levels that other programs have named, without percent-encoding if any."""
+    try:
+        return "" if level == _EMPTY_LEVEL else unquote(level, errors="surrogatepass")
+    except UnicodeDecodeError:
+        return level
 
 
 def _must_escape(character: str, place: int, last: int) -> bool:

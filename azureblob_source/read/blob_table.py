@@ -20,7 +20,7 @@ from azureblob_source.read.splits import Split, least_cost
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from azureblob_source.read.blobs import Between, StreamBlob
+    from azureblob_source.read.blobs import BlobSelection, StreamBlob
 
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
 
@@ -44,14 +44,17 @@ class BlobTable:
         """Their stored bytes."""
         return pc.sum(self.table["size"]).as_py() or 0
 
-    def of_times(self, between: Between) -> BlobTable:
-        """Those that can have a row with a time in the range, as of `StreamBlob.may_hold`."""
-        start, end = between
+    def selected(self, selection: BlobSelection) -> BlobTable:
+        """Those that `selection.keeps`."""
+        start, end = selection.between
         found = self.table
         if start is not None:
             found = found.filter(pc.fill_null(pc.greater_equal(found["latest"], start), fill_value=True))
         if end is not None:
             found = found.filter(pc.fill_null(pc.less(found["earliest"], end), fill_value=True))
+        if selection.partitions is not None:
+            levels = [level for level in pc.unique(found["partition"]).to_pylist() if selection.has(level)]
+            found = found.filter(pc.is_in(found["partition"], pa.array(levels, pa.string())))
         return BlobTable(found)
 
     def where(self, holds: Callable[[pa.RecordBatch], pa.Array]) -> BlobTable:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from azureblob_source.log.folder import visible_blobs
+from azureblob_source.log.naming import partition_value
 from azureblob_source.log.times import microseconds, name_time, ordered, times_of
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
@@ -39,12 +41,31 @@ class StreamBlob:
     latest: int | None = None
     etag: str | None = None
 
-    def may_hold(self, between: Between) -> bool:
-        """Whether one of its rows can have a time in the range."""
-        start, end = between
-        return (start is None or self.latest is None or self.latest >= start) and (
-            end is None or self.earliest is None or self.earliest < end
+
+@dataclass(frozen=True)
+class BlobSelection:
+    """Which blobs of a stream are read: those that can have a row in the time range, and are of these partitions."""
+
+    between: Between = ALL_TIMES
+    partitions: re.Pattern[str] | None = None
+
+    def keeps(self, blob: StreamBlob) -> bool:
+        """Whether the blob is one of them."""
+        start, end = self.between
+        return (
+            (start is None or blob.latest is None or blob.latest >= start)
+            and (end is None or blob.earliest is None or blob.earliest < end)
+            and self.has(blob.partition)
         )
+
+    def has(self, partition: str | None) -> bool:
+        """Whether the partition is one of them, which None is not unless all are read."""
+        if self.partitions is None:
+            return True
+        return partition is not None and self.partitions.fullmatch(partition_value(partition)) is not None
+
+
+ALL_BLOBS = BlobSelection()
 
 
 def stream_blob(entry: LogEntry, blob: BlobEntry) -> StreamBlob:

@@ -14,6 +14,7 @@ from azure_account.options.settings import AccountSettings, account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.log.times import microseconds
 from azureblob_source.options import EARLIEST, FAIL, IGNORE, OF_WRITES, REPLACE, SOURCE, TABLE
+from azureblob_source.read.blobs import BlobSelection
 from azureblob_source.spark_options import refuse_table
 from foundation.errors import ConfigurationError
 
@@ -24,12 +25,11 @@ if TYPE_CHECKING:
     from arrow_avro import AvroSchema
     from azure_account.address import Address
     from azure_account.options.option_table import ParsedOptions
-    from azureblob_source.read.blobs import Between
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """All options of a read. Timeouts are in seconds; `between` is [start, end) in microseconds since 1970 UTC."""
+    """All options of a read. Timeouts are in seconds."""
 
     account: AccountSettings
     address: Address
@@ -39,7 +39,7 @@ class SourceOptions:
     columns: tuple[str, ...] | None
     metadata_columns: tuple[str, ...]
     avro_schema: AvroSchema | None
-    between: Between
+    selection: BlobSelection
     ignore_corrupt: bool
     any_extension: bool
     recursion: int
@@ -70,6 +70,10 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         raise ConfigurationError("Options `startingVersion` and `startingTimestamp` exclude each other. Set one.")
     if given["generations"] == "newest" and given["view"] != "control":
         raise ConfigurationError("Option `generations` is for the view `control`. Leave it out here.")
+    if given["partitions"] is not None and given["view"] != "data":
+        raise ConfigurationError(
+            "Option `partitions` is for the rows: filter the view by its column `partition` instead."
+        )
     return SourceOptions(
         account=account_settings(given, address, env),
         address=address,
@@ -79,7 +83,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         columns=given["columns"],
         metadata_columns=given["metadataColumns"],
         avro_schema=_schema(given),
-        between=_time_range(given),
+        selection=_selection(given),
         ignore_corrupt=given["ignoreCorruptBlobs"],
         any_extension=given["ignoreExtension"],
         recursion=max(given[RECURSIVE_FIELD_MAX_DEPTH], 0),
@@ -122,12 +126,12 @@ def _refuse(group: str, given: ParsedOptions) -> None:
             raise ConfigurationError(_ELSEWHERE.format(option.name, right))
 
 
-def _time_range(given: ParsedOptions) -> Between:
+def _selection(given: ParsedOptions) -> BlobSelection:
     moments = (given[name] for name in ("startTime", "endTime"))
     start, end = (None if moment is None else microseconds(moment) for moment in moments)
     if start is not None and end is not None and start >= end:
         raise ConfigurationError("Option `startTime` is not before `endTime`, so nothing can be read. Change one.")
-    return start, end
+    return BlobSelection((start, end), given["partitions"])
 
 
 def _schema(given: ParsedOptions) -> AvroSchema | None:

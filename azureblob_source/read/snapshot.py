@@ -30,7 +30,7 @@ from azureblob_source.log.live_state import (
 from azureblob_source.log.naming import schema_name
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
-from azureblob_source.read.blobs import ALL_TIMES, PLANNED, StreamBlob, listed_blobs, stream_blob, stream_blobs
+from azureblob_source.read.blobs import ALL_BLOBS, PLANNED, StreamBlob, listed_blobs, stream_blob, stream_blobs
 from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import LogEntry
     from azureblob_source.read.blob_table import BlobTable
-    from azureblob_source.read.blobs import Between
+    from azureblob_source.read.blobs import BlobSelection
     from foundation.clock import Clock
 
 logger = logging.getLogger("azureblob_source")
@@ -62,8 +62,8 @@ MANY_BLOBS = 10_000
 class Snapshot:
     """The blobs of a stream as of `version` (None without a log), and their writer schemas.
 
-    blobs: a table if there are many. Without a log `examples` names a blob of each schema. left_out: blobs outside the
-    time range, or damaged.
+    blobs: a table if there are many. Without a log `examples` names a blob of each schema. left_out: blobs that are not
+    selected, or damaged.
     """
 
     version: int | None
@@ -107,13 +107,13 @@ def take_snapshot(
     version: int | None,
     clock: Clock = SYSTEM_CLOCK,
     *,
-    between: Between = ALL_TIMES,
+    selection: BlobSelection = ALL_BLOBS,
     publish_timeout: float = 60.0,
     listing: ListingRules | None = None,
 ) -> Snapshot:
-    """The stream as of `version`, by default its head, without blobs that cannot hold a row of the time range.
+    """The stream as of `version`, by default its head, in the blobs of the selection.
 
-    With a log, the schemas are those of all live blobs, whatever the range; without one, those of the blobs in it.
+    With a log, the schemas are those of all live blobs; without one, those of the selection.
     A batch that is being published is waited for, `publish_timeout` seconds in all. `listing` is for a stream without a
     log.
 
@@ -126,60 +126,62 @@ def take_snapshot(
         if log.refresh() is None:  # blobs become visible after their entry, so none of these is of a log that begins
             rules = listing or ListingRules()
             chosen = listed if rules.any_extension else _with_extension(log, listed)
-            return _from_listing(log, chosen, between, ignore_corrupt=rules.ignore_corrupt)
+            return _from_listing(log, chosen, selection, ignore_corrupt=rules.ignore_corrupt)
     wait = PublicationWait(publish_timeout, clock)
     state = live_state(log, version)
     (settled, effect), (table, schemas) = both(
         lambda: _when_published(log, version, state, wait),
-        lambda: both(lambda: _base_table(state, between), lambda: writer_schemas(log, state.last.schemas), log.readers),
+        lambda: both(
+            lambda: _base_table(state, selection), lambda: writer_schemas(log, state.last.schemas), log.readers
+        ),
         log.readers,
     )
     if settled.base != state.base:
-        table = _base_table(settled, between)
+        table = _base_table(settled, selection)
     if settled.base is not None and table is None:
         settled, effect = _when_published(log, version, by_entries(log, settled.last.version), wait)
     if settled.last != state.last:
         schemas = writer_schemas(log, settled.last.schemas)
     there = len(effect.added)
     if settled.base is None or table is None:
-        held: tuple[StreamBlob, ...] | BlobTable = _held(effect, between)
+        held: tuple[StreamBlob, ...] | BlobTable = _selected(effect, selection)
     else:
         there += settled.base.blobs
-        held = _held_with(settled.left_of(table, effect, PLANNED), effect, between)
+        held = _selected_with(settled.left_of(table, effect, PLANNED), effect, selection)
     return Snapshot(settled.last.version, held, tuple(schemas), left_out=there - len(held))
 
 
-def _base_table(state: LiveState, between: Between) -> pa.Table | None:
-    """The blobs of the checkpoint that may be in the range. None without one, or if it cannot be read."""
+def _base_table(state: LiveState, selection: BlobSelection) -> pa.Table | None:
+    """The blobs of the checkpoint that may be in the selection. None without one, or if it cannot be read."""
     try:
-        return state.base_table(PLANNED, lambda manifest: _may_hold(manifest, between))
+        return state.base_table(PLANNED, lambda manifest: _may_hold(manifest, selection.between))
     except UNUSABLE as error:
         if state.base is not None:
             warn_unusable(state.base, error)
         return None
 
 
-def _may_hold(manifest: ManifestFile, between: Between) -> bool:
+def _may_hold(manifest: ManifestFile, between: tuple[int | None, int | None]) -> bool:
     start, end = between
     return (start is None or manifest.latest >= start) and (
         end is None or manifest.earliest is None or manifest.earliest < end
     )
 
 
-def _held(effect: TailEffect, between: Between) -> tuple[StreamBlob, ...]:
-    """The blobs that entries have added, and that can have a row in the range."""
+def _selected(effect: TailEffect, selection: BlobSelection) -> tuple[StreamBlob, ...]:
+    """The blobs that entries have added, and that are in the selection."""
     added = (stream_blob(entry, blob) for entry, blob in effect.added)
-    return tuple(blob for blob in added if blob.may_hold(between))
+    return tuple(filter(selection.keeps, added))
 
 
-def _held_with(table: pa.Table, effect: TailEffect, between: Between) -> tuple[StreamBlob, ...] | BlobTable:
+def _selected_with(table: pa.Table, effect: TailEffect, selection: BlobSelection) -> tuple[StreamBlob, ...] | BlobTable:
     """The same with those of a checkpoint; as a table if there are many."""
     if table.num_rows + len(effect.added) <= MANY_BLOBS:
-        return (*(blob for blob in stream_blobs(table) if blob.may_hold(between)), *_held(effect, between))
+        return (*filter(selection.keeps, stream_blobs(table)), *_selected(effect, selection))
     from azureblob_source.log.checkpoint.live_table import live_table  # noqa: PLC0415 - few streams have as many
     from azureblob_source.read.blob_table import BlobTable  # noqa: PLC0415
 
-    return BlobTable(pa.concat_tables([table, live_table(effect.added).select(PLANNED)])).of_times(between)
+    return BlobTable(pa.concat_tables([table, live_table(effect.added).select(PLANNED)])).selected(selection)
 
 
 def kept_history(log: CommitLog, version: int | None) -> list[LogEntry]:
@@ -297,7 +299,9 @@ def _with_extension(log: CommitLog, listed: list[StreamBlob]) -> list[StreamBlob
     return found
 
 
-def _from_listing(log: CommitLog, listed: list[StreamBlob], between: Between, *, ignore_corrupt: bool) -> Snapshot:
+def _from_listing(
+    log: CommitLog, listed: list[StreamBlob], selection: BlobSelection, *, ignore_corrupt: bool
+) -> Snapshot:
     if not listed:
         raise NotFoundError(
             "read",
@@ -307,7 +311,7 @@ def _from_listing(log: CommitLog, listed: list[StreamBlob], between: Between, *,
             "DataFrames without rows were written so far, write one with rows: a first write of none leaves nothing to "
             "read.",
         )
-    blobs = [blob for blob in listed if blob.may_hold(between)]
+    blobs = list(filter(selection.keeps, listed))
     schema_of = partial(_schema_of, RangeReader(log.container), log.container if ignore_corrupt else None)
     read = concurrent_map(schema_of, blobs, _AT_ONCE, after_error="abandon")
     kept = [(blob, schema) for blob, schema in zip(blobs, read, strict=True) if schema is not None]

@@ -108,7 +108,7 @@ class ReadPlan:
         return take_snapshot(
             self.log,
             options.version,
-            between=options.between,
+            selection=options.selection,
             publish_timeout=options.publish_timeout,
             listing=ListingRules(options.ignore_corrupt, options.any_extension),
         )

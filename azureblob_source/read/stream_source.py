@@ -207,8 +207,8 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         if self._guard is not None:
             self._guard.check(after, last)
         blobs = [stream_blob(entry, blob) for entry, blob in self._follower.blobs(after, last)]
-        held = [blob for blob in blobs if blob.may_hold(self.options.between)]
-        return self.partitions_of(held, f"versions {after + 1} to {last}", len(blobs))
+        kept = list(filter(self.options.selection.keeps, blobs))
+        return self.partitions_of(kept, f"versions {after + 1} to {last}", len(blobs))
 
     @cached_property
     def _guard(self) -> SchemaGuard | None:

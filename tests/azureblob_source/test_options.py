@@ -16,6 +16,7 @@ from azure_account.values import BlobAttributes
 from azureblob_source.foreign_options import HINTS
 from azureblob_source.log.entry import Transaction
 from azureblob_source.options import SINK, SOURCE, TABLE, WHERE
+from azureblob_source.read.blobs import ALL_BLOBS, BlobSelection
 from azureblob_source.read.options import SourceOptions, source_options
 from azureblob_source.spark_options import OWN
 from azureblob_source.write.commit_plan import BackupPlan
@@ -335,8 +336,8 @@ def read(streaming: bool | None = None, **given: Any) -> SourceOptions:
 
 def test_the_defaults_of_a_read() -> None:
     options = read()
-    assert ("data", None, (), (None, None)) == (
-        options.view, options.columns, options.metadata_columns, options.between,
+    assert ("data", None, (), ALL_BLOBS) == (
+        options.view, options.columns, options.metadata_columns, options.selection,
     )  # fmt: skip
     assert (False, 32 << 20, 120.0) == (options.ignore_corrupt, options.split_bytes, options.publish_timeout)
     assert ("earliest", None, 1000, None) == (
@@ -348,9 +349,9 @@ def test_the_defaults_of_a_read() -> None:
     ("given", "expected"),
     [
         ({"metadataColumns": "version, blob,version"}, {"metadata_columns": ("version", "blob")}),
-        ({"startTime": "1970-01-01T00:00:01"}, {"between": (1_000_000, None)}),
+        ({"startTime": "1970-01-01T00:00:01"}, {"selection": BlobSelection((1_000_000, None))}),
         ({"startTime": "1970-01-02", "endTime": "1970-01-02T01:00:00.5+01:00"},
-         {"between": (86_400_000_000, 86_400_500_000)}),
+         {"selection": BlobSelection((86_400_000_000, 86_400_500_000))}),
         ({"ignoreExtension": "true"}, {"any_extension": True}),
         ({"recursiveFieldMaxDepth": "15"}, {"recursion": 15}),
         ({"recursiveFieldMaxDepth": "-1"}, {"recursion": 0}),
@@ -374,6 +375,9 @@ def test_options_of_a_read_are_parsed_into_types(given: dict[str, Any], expected
         (None, {"view": "comits"}, "did you mean commits?"),
         (None, {"generations": "newest"}, "Option `generations` is for the view `control`"),
         (None, {"metadataColumns": "version,time"}, "time is not one of them"),
+        (None, {"partitions": "EWR,,JFK"}, "Option `partitions`: the value 'EWR,,JFK' is not valid (a value is empty)"),
+        (None, {"partitions": "EWR\\"}, r"(it ends with a backslash); expected values or globs such as `EWR,gate-*`; "),
+        (None, {"partitions": "EWR", "view": "blobs"}, "`partitions` is for the rows: filter the view by its column"),
         (None, {"startTime": "yesterday"}, "Option `startTime`: the value 'yesterday' is not valid"),
         (None, {"startTime": "2013-01-02", "endTime": "2013-01-01"}, "`startTime` is not before `endTime`"),
         (None, {"startingVersion": "-1"}, "Option `startingVersion`"),

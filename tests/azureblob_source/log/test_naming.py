@@ -21,6 +21,7 @@ from azureblob_source.log.naming import (
     log_version,
     may_be_data,
     partition_level,
+    partition_value,
     schema_name,
 )
 from foundation.errors import ConfigurationError
@@ -89,6 +90,8 @@ def test_a_level_is_one_readable_level_and_names_its_value(value: str) -> None:
     check_blob(blob_name("s", level, STARTED, None, ".avro"))
     if value:
         assert value.encode("utf-8", "surrogatepass") == unquote_to_bytes(level)
+    if value != "\x00":  # which has the level of the empty value
+        assert value == partition_value(level)
 
 
 @given(st.text(max_size=6), st.text(max_size=6))

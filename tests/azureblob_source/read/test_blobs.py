@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +17,9 @@ from azureblob_source.log.entry import BlobEntry, LogEntry
 from azureblob_source.log.folder import is_avro
 from azureblob_source.log.naming import blob_name, partition_level
 from azureblob_source.log.times import microseconds, name_time
-from azureblob_source.read.blobs import StreamBlob, listed_blobs, stream_blob
+from azureblob_source.read.blob_table import BlobTable
+from azureblob_source.read.blobs import PLANNED, BlobSelection, StreamBlob, listed_blobs, stream_blob
+from azureblob_source.read.options import source_options
 
 NOON = datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)
 SECOND = 1_000_000
@@ -124,8 +129,71 @@ def test_clocks_that_disagree_make_the_range_larger() -> None:
 def test_a_blobs_range_includes_both_ends_and_the_requested_one_excludes_its_end(
     between: tuple[int | None, int | None], held: bool
 ) -> None:
-    assert held == StreamBlob("s/1.avro", 1, earliest=10, latest=20).may_hold(between)
-    assert StreamBlob("s/1.avro", 1).may_hold(between)
+    assert held == BlobSelection(between).keeps(StreamBlob("s/1.avro", 1, earliest=10, latest=20))
+    assert BlobSelection(between).keeps(StreamBlob("s/1.avro", 1))
+
+
+PARTITIONS = ["EWR", "EW", "JFK", "gate 7", "a,b", "a*b", "a\\b", "a/b", "_x", "50%", "São Paulo", "a\nb", " c ", ""]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "kept"),
+    [
+        ("EWR", ["EWR"]),
+        ("JFK, EWR ,none", ["EWR", "JFK"]),
+        ("E*", ["EWR", "EW"]),
+        ("E?", ["EW"]),
+        ("*7,??", ["EW", "gate 7", "_x"]),
+        ("a\\,b", ["a,b"]),
+        ("a\\*b", ["a*b"]),
+        ("a\\\\b", ["a\\b"]),
+        ("a?b", ["a,b", "a*b", "a\\b", "a/b", "a\nb"]),
+        ("a/b", ["a/b"]),
+        ("a%2Fb", []),
+        ("_x,50%", ["_x", "50%"]),
+        ("São*", ["São Paulo"]),
+        ("\\ c\\ ,ew", [" c "]),
+        ("[A-Z]*", []),
+        ("*", PARTITIONS),
+    ],
+)
+def test_partitions_are_selected_by_the_values_of_their_column(partitions: str, kept: list[str]) -> None:
+    raw = {"path": "data/flights", "accountName": "acme", "accountKey": "a2V5", "partitions": partitions}
+    selection = source_options(raw, {}).selection
+    blobs = {value: StreamBlob("s/1.avro", 1, partition=partition_level(value)) for value in PARTITIONS}
+    assert kept == [value for value, blob in blobs.items() if selection.keeps(blob)]
+    assert not selection.keeps(StreamBlob("s/1.avro", 1))
+    assert not BlobSelection((5, None), selection.partitions).keeps(replace(blobs["EWR"], latest=4))
+
+
+@pytest.mark.parametrize("partitions", [None, "JFK|E.*"])
+@pytest.mark.parametrize("between", [(None, None), (15, None), (None, 15), (15, 16)])
+def test_a_table_of_many_blobs_selects_as_one_by_one(
+    partitions: str | None, between: tuple[int | None, int | None]
+) -> None:
+    ranges = itertools.product([None, "EWR", "JFK", "LGA"], [None, 5, 15], [15, 25])
+    blobs = [
+        StreamBlob(f"s/{number}.avro", 9, 0, partition, earliest, latest)
+        for number, (partition, earliest, latest) in enumerate(ranges)
+    ]
+    table = BlobTable(pa.table({name: [getattr(blob, name) for blob in blobs] for name in PLANNED}))
+    selection = BlobSelection(between, None if partitions is None else re.compile(partitions))
+    assert list(filter(selection.keeps, blobs)) == list(table.selected(selection))
+
+
+def test_partitions_of_other_programs_are_selected_by_all_their_levels() -> None:
+    names = ["flights/0/2013/01/31/12/00/05.avro", "flights/dt=2013-01-31/h=12/2013/01/31/12/00-01.avro"]
+    names += ["flights/%FF/2013/01/31/12/00-01.avro", "flights/a.avro"]
+    blobs = listed_blobs("flights", listed(*names))
+
+    def kept(partitions: str) -> list[str]:
+        selection = BlobSelection(partitions=re.compile(partitions))
+        return [blob.name for blob in blobs if selection.keeps(blob)]
+
+    assert [names[0]] == kept("0")
+    assert [names[1]] == kept("dt=2013-01-31/.*")
+    assert [names[2]] == kept("%FF")
+    assert set(names[:3]) == set(kept(".*"))
 
 
 # --- listings ---------------------------------------------------------------------------------------------------------

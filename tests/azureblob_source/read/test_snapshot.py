@@ -18,6 +18,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.read.blob_bytes import FIRST_REQUEST
+from azureblob_source.read.blobs import BlobSelection
 from azureblob_source.read.snapshot import ListingRules, take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
@@ -257,9 +258,9 @@ def between(
     account: MemoryAccount, start: int | None, end: int | None, requests: AnswerSizes | None = None, **options: Any
 ) -> Snapshot:
     """A snapshot of a range, given in seconds from noon."""
-    moments = tuple(None if each is None else NOON_MICROSECONDS + each * SECOND for each in (start, end))
-    container = account.restarted(requests).container("container")
-    return take_snapshot(CommitLog(container, "flights"), None, no_wait, between=moments, **options)  # type: ignore[arg-type]
+    first, last = (None if each is None else NOON_MICROSECONDS + each * SECOND for each in (start, end))
+    log = CommitLog(account.restarted(requests).container("container"), "flights")
+    return take_snapshot(log, None, no_wait, selection=BlobSelection((first, last)), **options)
 
 
 def test_with_a_log_blobs_outside_the_range_are_left_out_and_the_schema_stays() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections import Counter
 from random import Random
@@ -130,6 +131,33 @@ def test_a_schema_with_a_column_that_the_stream_lacks_is_refused_on_the_driver(
 def rows_of(plan: ReadPlan) -> list[dict[str, object]]:
     reader = SnapshotReader(plan, spark_schema(plan))
     return [row for each in reader.partitions() for batch in reader.read(each) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("has_log", [True, False], ids=["log", "listing"])
+def test_only_the_blobs_of_the_partitions_are_read_and_the_log_says_how_many(
+    has_log: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    account = new_account()
+    container, rows = account.container("container"), pa.RecordBatch.from_pydict({"gate": ["a,b", "a/b", "c", None]})
+    plan = plan_of(rows.schema, partitionColumn="gate")
+    committer(container, plan).commit([stage_rows(container, plan, [rows])], None)
+    if not has_log:
+        for blob in container.list("flights/_log/"):
+            container.delete(blob.name)
+
+    def gates(**options: str) -> list[object]:
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            return [row["gate"] for row in rows_of(read_plan(account, RequestCounter(), None, **options))]
+
+    assert ["a,b"] == gates(partitions=r"a\,b")
+    assert "1 of 4 blobs are read" in caplog.text
+    assert {"a,b", "a/b"} == set(gates(partitions="a?b"))
+    assert "2 of 4 blobs are read" in caplog.text
+    assert [] == gates(partitions="a")
+    assert "0 of 4 blobs are read" in caplog.text
+    assert {"a,b", "a/b", "c", None} == set(gates())
+    assert [] == gates(partitions="c", endTime="2013-01-01")
 
 
 def test_a_stream_with_two_types_in_a_column_is_read_without_that_column() -> None:

@@ -16,6 +16,7 @@ import pytest
 from arrow_avro import CODECS, arrow_schema, parse
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.read.blobs import BlobSelection
 from azureblob_source.read.snapshot import ListingRules, take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
@@ -205,10 +206,10 @@ def test_captures_folders_are_partitions_and_times() -> None:
         (blob.partition, datetime.fromtimestamp((blob.earliest or 0) / 1e6, UTC).minute) for blob in found.blobs
     ]
     start = int(CAPTURED.timestamp()) * 1_000_000
-    early = snapshot(account, "airport-events", between=(None, start - 120_000_000))
+    early = snapshot(account, "airport-events", selection=BlobSelection((None, start - 120_000_000)))
     assert ["departures/0", "departures/1"] == [blob.partition for blob in early.blobs]
     assert 5 == len(rows(account, early))
-    none = snapshot(account, "airport-events", between=(start + 1_000_000, None))
+    none = snapshot(account, "airport-events", selection=BlobSelection((start + 1_000_000, None)))
     assert ((), found.reader_schema) == (none.blobs, none.reader_schema)
 
 

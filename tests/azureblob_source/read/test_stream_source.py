@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -220,3 +221,16 @@ def test_a_query_that_cannot_start_raises_the_cause_whichever_method_spark_calls
     with pytest.raises(ConfigurationError, match=r"`versionAsOf` belongs to spark.read. Leave it out here."):
         getattr(reader, method)(*arguments)
     reader.stop()
+
+
+def test_a_query_reads_the_blobs_of_its_partitions(stream: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    rows = pa.RecordBatch.from_pydict({"id": [1, 2, 3, 4]})
+    for _ in range(2):
+        append_version(stream, stream["path"], rows, partitionColumn="id")
+    reader: Any = stream_reader({**stream, "partitions": "1,4"}, ROWS, {}, None)
+    start = reader.initialOffset()
+    with caplog.at_level(logging.INFO):
+        partitions = reader.partitions(start, reader.latestOffset(start))
+    read = [id_ for each in partitions for batch in reader.read(each) for id_ in batch["id"].to_pylist()]
+    assert [1, 1, 4, 4] == sorted(read)
+    assert "versions 0 to 3: 4 of 10 blobs are read" in caplog.text
