@@ -7,6 +7,7 @@ begins after another one has ended: the most that follow each other are counted.
 from __future__ import annotations
 
 import gc
+import json
 import pickle
 import threading
 import time
@@ -17,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import track
 
+from arrow_avro import header_schema
 from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept
 from azure_account.values import BlobAttributes
 from azureblob_source.log.checkpoint.building import MANIFEST_BLOBS
 from azureblob_source.log.checkpoint.live_table import live_table
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
+from azureblob_source.log.checkpoint.table_columns import TableColumns
 from azureblob_source.log.checkpointing import make_checkpoint
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, to_json
@@ -44,7 +47,8 @@ _DELAY = 0.03
 _YEAR = 525_600
 _BEGINNING = datetime(2025, 1, 1, tzinfo=UTC)
 _ID = "planning"
-_SCHEMA = '{"type":"record","name":"row","fields":[{"name":"id","type":"long"}]}'
+_COLUMNS = [f"column{number}" for number in range(8)]
+_SCHEMA = json.dumps({"type": "record", "name": "row", "fields": [{"name": name, "type": "long"} for name in _COLUMNS]})
 _OPTIONS = {"path": f"{CONTAINER}/{STREAM}", "connectionString": "UseDevelopmentStorage=true"}
 
 
@@ -120,7 +124,7 @@ def _entry(version: int, blobs: int) -> LogEntry:
             name=f"{STREAM}/P{number:03d}/{moment:%Y/%m/%d/%H/%M-%S}-{version:08x}.avro",
             stream=STREAM, partition=f"P{number:03d}", attempt=f"{version:024x}{number:08x}", blocks=1, rows=1000,
             uncompressed=100_000, size=30_000, schema=_ID, rolled_by="end", min_event_time=minute - 60_000_000,
-            max_event_time=minute,
+            max_event_time=minute, bounds=dict.fromkeys(_COLUMNS, (version + number, version + 1000 + number)),
         )
         for number in range(blobs)
     )  # fmt: skip
@@ -154,11 +158,12 @@ def _put_many_blobs(account: MemoryAccount, versions: int, each: int) -> None:
     container = account.container(CONTAINER)
     store = CommitLog(container, STREAM).checkpoints
     end = versions // INTERVAL * INTERVAL
+    columns = TableColumns({}, lambda _: header_schema(_SCHEMA, blob=_ID))
     manifests = []
     step = MANIFEST_BLOBS // each
     for first in track(range(0, end, step), "manifests", console=Console(stderr=True), transient=True):
         entries = [_entry(version, each) for version in range(first, min(first + step, end))]
-        table = live_table((entry, blob) for entry in entries for blob in entry.blobs)
+        table = live_table(((entry, blob) for entry in entries for blob in entry.blobs), columns)
         manifests.append(store.write(table, end - 1))
     last = _entry(end - 1, each)
     state = LogCheckpoint(last.version, last.log_id, last.write_id, last.timestamp, 0, manifests=tuple(manifests))

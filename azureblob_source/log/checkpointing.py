@@ -13,13 +13,17 @@ import logging
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from arrow_avro import header_schema
 from azureblob_source.log.live_state import UNUSABLE, checkpoints_before, warn_unusable
+from azureblob_source.log.naming import schema_name
 from foundation.errors import AzureBlobError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from arrow_avro import AvroSchema
     from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
+    from azureblob_source.log.checkpoint.table_columns import TableColumns
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import LogEntry
 
@@ -64,7 +68,7 @@ def make_checkpoint(
             logger.warning(text, log.stream, last.version)
             return None
         entries = log.live_entries(last.version) if most is None else log.recent_entries(oldest, end)
-        made = begun(entries, log.checkpoints, newest)
+        made = begun(entries, log.checkpoints, _columns(log, newest))
     log.checkpoints.put(made, replaces=rebuild)
     log.notes.checkpoint = made.version
     logger.debug("%s: checkpoint at version %d: %d live blobs", log.stream, made.version, made.blobs)
@@ -92,13 +96,27 @@ def _extended(log: CommitLog, last: LogEntry, bases: Iterable[LogCheckpoint], mo
                 continue
             if base.version == last.version:
                 return base
-            made = extended(base, entries[1:], log.checkpoints, log.kept_from)
+            made = extended(base, entries[1:], log.checkpoints, _columns(log, base), log.kept_from)
         except UNUSABLE as error:
             warn_unusable(base, error)
             continue
         if made is not None:
             return made
     return None
+
+
+def _columns(log: CommitLog, base: LogCheckpoint | None) -> TableColumns:
+    """The columns of the stream, with the ids that they have by an earlier checkpoint."""
+    from azureblob_source.log.checkpoint.table_columns import TableColumns  # noqa: PLC0415 - see `make_checkpoint`
+
+    def schema_of(fingerprint: str) -> AvroSchema | None:
+        try:
+            return header_schema(log.schema_text(fingerprint), blob=schema_name(log.stream, fingerprint))
+        except UNUSABLE as error:
+            logger.warning("%s: blobs of a schema have no bounds in checkpoints: %s", log.stream, error)
+            return None
+
+    return TableColumns({} if base is None else base.field_ids, schema_of)
 
 
 def _end(after: int, last: LogEntry, most: int | None) -> int:

@@ -209,6 +209,7 @@ class BatchCommitter:
             return
         for stream in streams:
             self.logs(stream).notes.schemas.add(self.plan.schema)
+            self.logs(stream).notes.schema_texts[self.plan.schema] = self.plan.schema_json
 
     def _commit_by_batch_log(
         self, draft: Draft, transaction: Transaction, writers: Sequence[Mapping[str, Any]]

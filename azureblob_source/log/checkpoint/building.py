@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from azureblob_source.log.checkpoint.manifest_list import ManifestFile
+    from azureblob_source.log.checkpoint.table_columns import TableColumns
     from azureblob_source.log.entry import LogEntry
 
 OPEN_BLOBS = 2_000
@@ -43,11 +44,12 @@ class Manifests(Protocol):
 
 
 def extended(
-    base: LogCheckpoint, entries: Sequence[LogEntry], store: Manifests, kept_from: int
+    base: LogCheckpoint, entries: Sequence[LogEntry], store: Manifests, columns: TableColumns, kept_from: int
 ) -> LogCheckpoint | None:
     """The checkpoint at the last of the entries, which follow `base`. None if `base` is no base for them.
 
-    kept_from: what is below the retention boundary is left out, as far as whole manifests are concerned.
+    columns: begun with the ids of `base`. kept_from: what is below the retention boundary is left out, as far as whole
+    manifests are concerned.
     """
     effect = tail_effect(base, entries)
     if effect is None:
@@ -61,7 +63,7 @@ def extended(
         table = store.read(manifest)
         left = without(table, versions=effect.versions, names=effect.names, kept_from=kept_from)
         kept += [manifest] if left.num_rows == table.num_rows else _written(left, last.version, store)
-    added = live_table(effect.added)
+    added = live_table(effect.added, columns)
     if added.num_rows and kept and kept[-1].blobs < OPEN_BLOBS:
         added = pa.concat_tables([store.read(kept.pop()), added])
     kept += _written(added, last.version, store)
@@ -69,18 +71,18 @@ def extended(
         _of_entry(last),
         removers=(*(each for each in base.removers if each >= last.since), *_removers(entries, base.version + 1)),
         manifests=tuple(_merged(kept, last.version, store)),
-        field_ids=base.field_ids,
+        field_ids=columns.ids,
     )
 
 
-def begun(entries: Sequence[LogEntry], store: Manifests, base: LogCheckpoint | None = None) -> LogCheckpoint:
-    """The checkpoint at the last of all entries since the last overwrite. base: one that has the ids of columns."""
-    last = entries[-1]
+def begun(entries: Sequence[LogEntry], store: Manifests, columns: TableColumns) -> LogCheckpoint:
+    """The checkpoint at the last of all entries since the last overwrite."""
+    last, table = entries[-1], live_table(added_by(entries), columns)
     return replace(
         _of_entry(last),
         removers=tuple(_removers(entries, last.since)),
-        manifests=tuple(_written(live_table(added_by(entries)), last.version, store)),
-        field_ids={} if base is None else base.field_ids,
+        manifests=tuple(_written(table, last.version, store)),
+        field_ids=columns.ids,
     )
 
 

@@ -16,6 +16,7 @@ from azureblob_source.log.times import microseconds, times_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from azureblob_source.log.checkpoint.table_columns import TableColumns
     from azureblob_source.log.entry import LogEntry
 
 _BLOB_FIELDS = {
@@ -32,6 +33,7 @@ _BLOB_FIELDS = {
     "max_event_time": pa.int64(),
 }
 """Fields of `BlobEntry`, as the columns of the same names."""
+BOUNDS = pa.map_(pa.int32(), pa.field("value", pa.binary(), nullable=False))
 _NULLABLE = frozenset(("partition", "min_event_time", "max_event_time", "earliest"))
 LIVE = pa.schema(
     [
@@ -42,26 +44,31 @@ LIVE = pa.schema(
             "committed": pa.int64(),
             "earliest": pa.int64(),
             "latest": pa.int64(),
+            "lower_bounds": BOUNDS,
+            "upper_bounds": BOUNDS,
         }.items()
     ]
 )
-"""`version` and `committed` (milliseconds since 1970 UTC) of the entry that added the blob; `earliest` and `latest` as
-of `times_of`."""
+"""`lower_bounds` and `upper_bounds` are by Iceberg's field ids, as of `TableColumns.bounds`; `version` and `committed`
+(milliseconds since 1970 UTC) are those of the entry that added the blob; `earliest` and `latest` as of `times_of`."""
 
 
-def live_table(added: Iterable[tuple[LogEntry, BlobEntry]]) -> pa.Table:
-    """The rows of blobs, each with the entry that added it."""
-    return pa.Table.from_pylist([_row(entry, blob) for entry, blob in added], LIVE)
+def live_table(added: Iterable[tuple[LogEntry, BlobEntry]], columns: TableColumns | None = None) -> pa.Table:
+    """The rows of blobs, each with the entry that added it; without `columns` they have no bounds."""
+    return pa.Table.from_pylist([_row(entry, blob, columns) for entry, blob in added], LIVE)
 
 
-def _row(entry: LogEntry, blob: BlobEntry) -> dict[str, Any]:
+def _row(entry: LogEntry, blob: BlobEntry, columns: TableColumns | None) -> dict[str, Any]:
     earliest, latest = times_of(entry.timestamp, blob)
+    lower, upper = ([], []) if columns is None else columns.bounds(blob)
     return {
         **{name: getattr(blob, name) for name in _BLOB_FIELDS},
         "version": entry.version,
         "committed": microseconds(datetime.fromisoformat(entry.timestamp)) // 1000,
         "earliest": earliest,
         "latest": latest,
+        "lower_bounds": lower,
+        "upper_bounds": upper,
     }
 
 

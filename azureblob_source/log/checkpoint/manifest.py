@@ -72,6 +72,15 @@ _OWN = (
     ("earliest", optional("long")),
     ("latest", "long"),
 )
+
+
+def _map(key: int, value: int) -> dict[str, Any]:
+    """The Avro type of a map from field ids to bytes, by the ids of its keys and values."""
+    members = [field("key", key, "int"), field("value", value, "bytes")]
+    items = {"type": "record", "name": f"k{key}_v{value}", "fields": members}
+    return {"type": "array", "logicalType": "map", "items": items}
+
+
 _DATA_FILE = (
     field("content", 134, "int"),
     field("file_path", 100, "string"),
@@ -79,7 +88,17 @@ _DATA_FILE = (
     field("partition", 102, {"type": "record", "name": "r102", "fields": []}),
     field("record_count", 103, "long"),
     field("file_size_in_bytes", 104, "long"),
+    field("lower_bounds", 125, optional(_map(126, 127))),
+    field("upper_bounds", 128, optional(_map(129, 130))),
 )
+_OF_FILE = {
+    "name": "file_path",
+    "rows": "record_count",
+    "size": "file_size_in_bytes",
+    "lower_bounds": "lower_bounds",
+    "upper_bounds": "upper_bounds",
+}
+"""Columns of a live table that are fields of `data_file`."""
 
 
 @lru_cache(maxsize=8)
@@ -100,7 +119,8 @@ def _schema() -> AvroSchema:
 @lru_cache(maxsize=8)
 def _reader(columns: tuple[str, ...] | None) -> AvroSchema:
     """The schema by which manifests are read, whatever the partitions of the table are."""
-    file_fields = [each for each in _DATA_FILE if each["name"] in ("file_path", "record_count", "file_size_in_bytes")]
+    needed = {of for name, of in _OF_FILE.items() if columns is None or name in columns}
+    file_fields = [each for each in _DATA_FILE if each["name"] in needed]
     entry = [
         field("sequence_number", 3, optional("long")),
         field("data_file", 2, {"type": "record", "name": "r2", "fields": file_fields}),
@@ -177,6 +197,8 @@ def _entries(table: pa.Table, snapshot_id: int, root: str) -> pa.RecordBatch:
         "partition": pa.StructArray.from_buffers(pa.struct([]), count, [None]),
         "record_count": column("rows"),
         "file_size_in_bytes": column("size"),
+        "lower_bounds": column("lower_bounds"),
+        "upper_bounds": column("upper_bounds"),
     }
     kind = expected["data_file"]
     arrays = {
@@ -196,7 +218,6 @@ def manifest_table(data: bytes, name: str, stream: str, columns: Sequence[str] |
 
     `CorruptError` if it is damaged or another one, or names a blob that is no data of the stream.
     """
-    of_file = {"name": "file_path", "rows": "record_count", "size": "file_size_in_bytes"}
     file_header = checked_header(data, name)
     if not name.endswith(f"-{file_header.sync.hex()[:_NAME_DIGITS]}.avro"):
         raise CorruptError("read", f"manifest {name}", "it has the bytes of another one", REBUILD)
@@ -210,8 +231,8 @@ def manifest_table(data: bytes, name: str, stream: str, columns: Sequence[str] |
             continue
         if each.name == "version":
             values = pc.subtract(found["sequence_number"], 1)
-        elif each.name in of_file:
-            values = pc.struct_field(file, of_file[each.name])
+        elif each.name in _OF_FILE:
+            values = pc.struct_field(file, _OF_FILE[each.name])
         else:
             values = found[each.name]
         if each.name == "name":
