@@ -10,8 +10,7 @@ from azureblob_source.iceberg.single_value import encoded
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from arrow_avro import AvroSchema
-    from arrow_avro.types import AvroType
+    from arrow_avro import AvroSchema, AvroType
     from azureblob_source.log.entry import BlobEntry
 
     ById: TypeAlias = "list[tuple[int, bytes]]"
