@@ -144,17 +144,22 @@ def of_live(log: CommitLog, version: int, use: Callable[[LiveState, TailEffect],
 
 def blobs_live_at(log: CommitLog, version: int) -> list[BlobEntry]:
     """The blobs that are live at a version. Errors as of `live_state`."""
+    return [blob for _, _, blob in added_at(log, version)]
 
-    def blobs(state: LiveState, effect: TailEffect) -> list[BlobEntry]:
+
+def added_at(log: CommitLog, version: int) -> list[tuple[int, str, BlobEntry]]:
+    """The same, each with version and timestamp of its entry, in the order of versions."""
+
+    def added(state: LiveState, effect: TailEffect) -> list[tuple[int, str, BlobEntry]]:
         table = state.of_base(effect)
-        added = [blob for _, blob in effect.added]
+        found = [(entry.version, entry.timestamp, blob) for entry, blob in effect.added]
         if table is None:
-            return added
+            return found
         from azureblob_source.log.checkpoint.live_table import blobs_of  # noqa: PLC0415 - loads Arrow
 
-        return [*(blob for _, _, blob in blobs_of(table, log.stream)), *added]
+        return [*blobs_of(table.sort_by("version"), log.stream), *found]
 
-    return of_live(log, version, blobs)
+    return of_live(log, version, added)
 
 
 def warn_unusable(base: LogCheckpoint, error: Exception) -> None:

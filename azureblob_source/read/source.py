@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from arrow_avro import arrow_of, arrow_schema, batch_of, retyped, spark_of, superset
 from azure_account import connect
 from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.live_state import added_at, check_version
 from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
 from azureblob_source.read.following import Follower, new_blobs
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
+    from azureblob_source.log.entry import BlobEntry
     from azureblob_source.log.stream_notes import LogFacts
     from azureblob_source.read.blob_table import BlobTable
     from azureblob_source.read.blobs import StreamBlob
@@ -280,30 +282,38 @@ class BaseReader:
             yield pa.RecordBatch.from_arrays([by_name[name] for name in names], names)
 
     def _view(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        log = self.plan.log
+        log, view = self.plan.log, self.options.view
         if isinstance(partition, EntriesPartition):
             follower = Follower(log, self.options.publish_timeout, log_id=partition.log_id)
             found = follower.entries(partition.first - 1, partition.last)
             entries = [entry for entry in found if entry.version not in partition.taken_back]
-        elif log.refresh() is None and self.options.view in ("blobs", "schemas"):
+        elif log.refresh() is None and view in ("blobs", "schemas"):
             yield self._view_of_listing()
+            return
+        elif view in ("blobs", "schemas"):
+            version = self.options.version
+            head = check_version(log, version)
+            yield self._view_of_blobs(added_at(log, head.version if version is None else version))
             return
         elif self.options.newest_generation:
             entries = newest_generation(log)
         else:
             entries = kept_history(log, self.options.version)
-        match self.options.view:
+        match view:
             case "commits":
                 yield views.commits(entries)
-            case "blobs":
-                yield views.blobs(sorted(new_blobs(entries), key=lambda each: each[1].name))
             case "control":
                 yield from views.control(entries)
-            case "schemas":
-                added = new_blobs(entries)
-                used = dict.fromkeys(blob.schema for _, blob in added)
-                texts = [schema.json for schema in writer_schemas(log, used)]
-                yield views.schemas(added, dict(zip(used, texts, strict=True)))
+            case _:
+                yield self._view_of_blobs([(of.version, of.timestamp, blob) for of, blob in new_blobs(entries)])
+
+    def _view_of_blobs(self, added: list[tuple[int, str, BlobEntry]]) -> pa.RecordBatch:
+        """The view `blobs` or `schemas` of blobs, each with version and timestamp of its entry."""
+        if self.options.view == "blobs":
+            return views.blobs(sorted(added, key=lambda each: each[2].name))
+        used = dict.fromkeys(blob.schema for _, _, blob in added)
+        texts = [schema.json for schema in writer_schemas(self.plan.log, used)]
+        return views.schemas(added, dict(zip(used, texts, strict=True)))
 
     def _view_of_listing(self) -> pa.RecordBatch:
         if self.options.view == "blobs":

@@ -141,9 +141,9 @@ def _commit(entry: LogEntry) -> dict[str, object]:
     }
 
 
-def blobs(added: Iterable[tuple[LogEntry, BlobEntry]]) -> pa.RecordBatch:
-    """Blobs, each with the entry that added it."""
-    return pa.RecordBatch.from_pylist([_blob(entry, blob) for entry, blob in added], BLOBS)
+def blobs(added: Iterable[tuple[int, str, BlobEntry]]) -> pa.RecordBatch:
+    """Blobs, each with version and timestamp of the entry that added it."""
+    return pa.RecordBatch.from_pylist([_blob(*each) for each in added], BLOBS)
 
 
 def blobs_without_log(found: Iterable[StreamBlob]) -> pa.RecordBatch:
@@ -174,21 +174,21 @@ def _control(found: Sequence[tuple[LogEntry, Mapping[str, Any]]]) -> pa.RecordBa
     return rows.set_column(place, CONTROL.field(place), levels)
 
 
-def schemas(added: Iterable[tuple[LogEntry, BlobEntry]], texts: Mapping[str, str]) -> pa.RecordBatch:
-    """The writer schemas of blobs; `texts` is the JSON of each fingerprint."""
+def schemas(added: Iterable[tuple[int, str, BlobEntry]], texts: Mapping[str, str]) -> pa.RecordBatch:
+    """The writer schemas of blobs, as of `blobs`, in the order of versions; `texts` is the JSON of each fingerprint."""
     rows: dict[str, dict[str, Any]] = {}
-    for entry, blob in added:
+    for version, _, blob in added:
         row = rows.setdefault(
             blob.schema,
             {
                 "fingerprint": blob.schema,
-                "firstVersion": entry.version,
+                "firstVersion": version,
                 "blobs": 0,
                 "rows": 0,
                 "schema": texts[blob.schema],
             },
         )
-        row["lastVersion"] = entry.version
+        row["lastVersion"] = version
         row["blobs"] += 1
         row["rows"] += blob.rows
     return pa.RecordBatch.from_pylist(list(rows.values()), SCHEMAS)
@@ -200,11 +200,11 @@ def schemas_without_log(found: Iterable[AvroSchema]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, SCHEMAS)
 
 
-def _blob(entry: LogEntry, blob: BlobEntry) -> dict[str, object]:
+def _blob(version: int, timestamp: str, blob: BlobEntry) -> dict[str, object]:
     return {
         "name": blob.name,
-        "version": entry.version,
-        "timestamp": datetime.fromisoformat(entry.timestamp),
+        "version": version,
+        "timestamp": datetime.fromisoformat(timestamp),
         "partition": blob.partition,
         "rows": blob.rows,
         "bytes": blob.size,

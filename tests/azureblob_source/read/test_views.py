@@ -70,7 +70,8 @@ def entry(version: int, *added: BlobEntry, **more: Any) -> LogEntry:
 
 def test_blobs_have_what_the_log_says_of_them() -> None:
     timed = replace(BLOB, name="b", partition="JFK", min_event_time=-1, max_event_time=1_359_633_605_250_000)
-    table = blobs(new_blobs([entry(0, BLOB), entry(1, timed, removed=(Removal("flights/x.avro", "1"),))]))
+    found = new_blobs([entry(0, BLOB), entry(1, timed, removed=(Removal("flights/x.avro", "1"),))])
+    table = blobs((of.version, of.timestamp, blob) for of, blob in found)
     assert BLOBS == table.schema
     assert [
         {
@@ -155,7 +156,8 @@ def without(row: dict[str, Any]) -> dict[str, Any]:
 
 def test_schemas_have_the_versions_that_used_them() -> None:
     other = replace(BLOB, name="c", schema="e" * 16, rows=7)
-    added = new_blobs([entry(2, BLOB, other), entry(4, replace(BLOB, name="d"))])
+    found = new_blobs([entry(2, BLOB, other), entry(4, replace(BLOB, name="d"))])
+    added = [(of.version, of.timestamp, blob) for of, blob in found]
     table = schemas(added, {"f" * 16: '"long"', "e" * 16: '"int"'})
     assert SCHEMAS == table.schema
     assert [
