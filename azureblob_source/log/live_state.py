@@ -85,12 +85,20 @@ class LiveState:
         base, log = self.base, self.log
         if base is None:
             return None
-        oldest = max(base.since, log.kept_from)
-        manifests = [each for each in base.manifests if each.last >= oldest and needed(each)]
+        oldest, manifests = max(base.since, log.kept_from), [each for each in self._manifests() if needed(each)]
         table, is_whole = both(lambda: log.checkpoints.table(manifests, columns), lambda: log.has(oldest), log.readers)
         if not is_whole:  # the oldest entries were deleted by hand, or by a vacuum since the boundary was read
             log.first()
         return table
+
+    def blobs_of_base(self) -> int:
+        """How many blobs `base_table` has if all manifests are needed."""
+        return sum(manifest.blobs for manifest in self._manifests())
+
+    def _manifests(self) -> list[ManifestFile]:
+        """The manifests of the checkpoint that are not below the retention boundary."""
+        base = self.base
+        return [] if base is None else [each for each in base.manifests if each.last >= self.log.kept_from]
 
     def left_of(self, table: pa.Table, effect: TailEffect, columns: Sequence[str] | None = None) -> pa.Table:
         """Those blobs of `base_table` that are live, with these columns, None for all."""

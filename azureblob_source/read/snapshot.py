@@ -146,8 +146,9 @@ def take_snapshot(
     if settled.base is None or table is None:
         held: tuple[StreamBlob, ...] | BlobTable = _selected(effect, selection)
     else:
-        there += settled.base.blobs
-        held = _selected_with(settled.left_of(table, effect, PLANNED), effect, selection)
+        live = settled.left_of(table, effect, PLANNED)
+        there += live.num_rows + max(0, settled.blobs_of_base() - table.num_rows)
+        held = _selected_with(live, effect, selection)
     return Snapshot(settled.last.version, held, tuple(schemas), left_out=there - len(held))
 
 
