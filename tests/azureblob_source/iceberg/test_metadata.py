@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV2
+from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
@@ -35,15 +35,16 @@ def with_rows(table: Table, ids: dict[str, int], *written: AvroSchema) -> Table:
     return table.with_rows(rows, written, ids)
 
 
-def read(table: Table) -> TableMetadata:
+def read(table: Table) -> TableMetadataV2:
     """The table by pyiceberg, which checks it. Nothing is lost on the way."""
     assert table == from_json(to_json(table))
-    return TableMetadataUtil.parse_raw(to_json(table).decode())
+    found = TableMetadataUtil.parse_raw(to_json(table).decode())
+    assert isinstance(found, TableMetadataV2)
+    return found
 
 
 def test_pyiceberg_reads_the_table() -> None:
     found = read(with_rows(NEW, {}, schema(id="long", origin=["null", "string"])).with_snapshot(snapshot(6)))
-    assert isinstance(found, TableMetadataV2)
     assert (table_uuid("log"), LOCATION) == (str(found.table_uuid), found.location)
     columns = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "origin", StringType()))
     assert columns == found.schema()
