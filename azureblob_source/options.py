@@ -35,6 +35,7 @@ from azure_account.options.option_table import (
 )
 from azure_account.values import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
 from azureblob_source.foreign_options import HINTS
+from azureblob_source.iceberg.paths import SCHEMES
 from azureblob_source.spark_options import OWN
 
 if TYPE_CHECKING:
@@ -251,6 +252,14 @@ SINK = OptionTable(
             "Guarantee",
         ),
         Option(
+            "icebergTable",
+            boolean(),
+            default=False,
+            help="`true`: each checkpoint of the log is also an [Iceberg table](ICEBERG.md).",
+            group="Iceberg",
+        ),
+        Option("icebergPaths", one_of(*SCHEMES), SCHEMES[0], "Scheme of the paths in its metadata.", "Iceberg"),
+        Option(
             "closeTimeoutMs", milliseconds(), 300_000, "Time limit for publishing the blobs of a batch.", "Uploading"
         ),
         Option(
@@ -421,4 +430,4 @@ TABLE = WHERE + OWN + ACCOUNT_OPTIONS + SINK + SOURCE + OptionTable((), HINTS)
 
 # Groups whose options are not suggested for a misspelt option of a write, and of a read.
 OF_READS = ("Reading", "Batch reads", "Streaming reads")
-OF_WRITES = ("Routing", "Blobs", "Uploading", "Guarantee", "Control messages")
+OF_WRITES = ("Routing", "Blobs", "Uploading", "Guarantee", "Iceberg", "Control messages")

@@ -17,7 +17,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from azureblob_source.iceberg.schema import check_written, name_mapping, table_schema
+from azureblob_source.iceberg.schema import check_written, ids_in, name_mapping, table_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,8 @@ MAX_SNAPSHOTS = 100
 """A table has the newest ones. Older versions are read with option `versionAsOf`."""
 VERSION = "azureblob.version"
 """Key of a snapshot's summary: the version of the log."""
+_KEPT_FROM = "azureblob.kept-from"
+"""The same: the version from which on its blobs are kept, the retention boundary of the log."""
 _FORMAT_VERSION = 2
 _NO_PARTITION_ID = 999
 _MAIN = "main"
@@ -37,17 +39,19 @@ _MAIN = "main"
 class Snapshot:
     """What is live at a version of the log.
 
-    timestamp: milliseconds since 1970 UTC. manifest_list: its path. only_added: no blob of the snapshot before is gone.
-    blobs, rows, bytes: totals of what is live.
+    timestamp: milliseconds since 1970 UTC. manifest_list: its path. blobs, rows, bytes: totals.
+    oldest: the last version that has removed blobs, so that those of snapshots before it are gone.
+    kept_from: the retention boundary.
     """
 
     version: int
     timestamp: int
     manifest_list: str
-    only_added: bool
     blobs: int
     rows: int
     bytes: int
+    oldest: int = 0
+    kept_from: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,48 +73,63 @@ class Table:
     @property
     def version(self) -> int:
         """The version of the log that the table is at; -1 before the first."""
-        return int(self.snapshots[-1]["snapshot-id"]) - 1 if self.snapshots else -1
+        return int(self.snapshots[-1]["summary"][VERSION]) if self.snapshots else -1
+
+    @property
+    def field_ids(self) -> dict[str, int]:
+        """The ids of all columns so far, by path."""
+        return {path: id_ for schema in self.schemas for path, id_ in ids_in(schema).items()}
 
     def with_rows(self, rows: AvroSchema, written: Sequence[AvroSchema], ids: Mapping[str, int]) -> Table:
         """The table with the schema of these rows. written: the schemas of the blobs. ids: of paths, old ones too.
 
+        A table whose columns have other ids begins anew: it has one mapping of names for all its snapshots.
         `NotInIcebergError` says why Iceberg's readers would not read the rows as they are.
         """
         check_written(rows, written)
         schema = table_schema(rows, ids)
-        schemas = self.schemas if schema in self.schemas else (*self.schemas, schema)
+        other = any(ids.get(path) != id_ for path, id_ in self.field_ids.items())
+        before = replace(self, schemas=(), snapshots=()) if other else self
+        schemas = before.schemas if schema in before.schemas else (*before.schemas, schema)
         return replace(
-            self,
+            before,
             schemas=schemas,
             schema_id=schemas.index(schema),
             last_column_id=max(ids.values(), default=0),
             mapping=name_mapping(rows, ids),
         )
 
-    def with_snapshot(self, added: Snapshot, oldest: int = 0) -> Table:
-        """The table at a version after its own. oldest: snapshots of versions before it have blobs that are gone.
+    def with_snapshot(self, added: Snapshot) -> Table:
+        """The table at a version, which takes the place of a snapshot at the same one.
 
         Timestamps never decrease, whatever the clocks of two writers say: readers refuse a log that goes back.
         """
-        kept = [each for each in self.snapshots if each["snapshot-id"] > oldest][-MAX_SNAPSHOTS + 1 :]
+        kept = [each for each in self.snapshots if _remains(each, added)][-MAX_SNAPSHOTS + 1 :]
         parent = {"parent-snapshot-id": kept[-1]["snapshot-id"]} if kept else {}
-        before = self.snapshots[-1]["timestamp-ms"] if self.snapshots else 0
+        only_added = (added.oldest <= self.version and kept) or not self.snapshots
         snapshot = {
             "snapshot-id": added.version + 1,
             **parent,
             "sequence-number": added.version + 1,
-            "timestamp-ms": max(added.timestamp, before),
+            "timestamp-ms": max([added.timestamp, *(each["timestamp-ms"] for each in kept)]),
             "manifest-list": added.manifest_list,
             "schema-id": self.schema_id,
             "summary": {
-                "operation": "append" if added.only_added else "overwrite",
+                "operation": "append" if only_added else "overwrite",
                 VERSION: str(added.version),
+                _KEPT_FROM: str(added.kept_from),
                 "total-data-files": str(added.blobs),
                 "total-records": str(added.rows),
                 "total-files-size": str(added.bytes),
             },
         }
         return replace(self, snapshots=(*kept, snapshot))
+
+
+def _remains(snapshot: Mapping[str, Any], added: Snapshot) -> bool:
+    """Whether a snapshot is before the one that is added, and its blobs are there."""
+    summary = snapshot["summary"]
+    return added.oldest <= int(summary[VERSION]) < added.version and int(summary[_KEPT_FROM]) == added.kept_from
 
 
 def table_uuid(log_id: str) -> str:
@@ -151,8 +170,10 @@ def to_json(table: Table) -> bytes:
 
 
 def from_json(data: bytes) -> Table:
-    """The table that a metadata file of this package has. ValueError, KeyError or TypeError if it is none."""
+    """The table that a metadata file has. ValueError, KeyError or TypeError if this package has not written it."""
     document = json.loads(data)
+    if any(each["summary"][VERSION] != str(each["snapshot-id"] - 1) for each in document["snapshots"]):
+        raise ValueError("it has a snapshot that is no version of the log")
     schemas = {each["schema-id"]: each for each in document["schemas"]}
     return Table(
         uuid=str(document["table-uuid"]),

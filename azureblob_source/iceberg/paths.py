@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from azure_account.address import parse_address
-
 SCHEMES = ("abfss", "abfs", "wasbs", "wasb")
 """The first one is what engines and catalogs take everywhere."""
 _SUFFIX = "core.windows.net"
@@ -16,11 +14,9 @@ def root(container_url: str, scheme: str) -> str:
 
     An emulator, whose URL has the account in its path, gets the host that its account would have in Azure.
     """
-    address = parse_address(container_url)
-    endpoint = urlsplit(address.endpoint or "")
-    host = endpoint.netloc
-    if endpoint.path.strip("/"):
-        host = f"{address.account}.blob.{_SUFFIX}"
+    url = urlsplit(container_url)
+    account, _, container = url.path.strip("/").rpartition("/")
+    host = f"{account}.blob.{_SUFFIX}" if account else url.netloc
     if scheme.startswith("abfs"):
         host = host.replace(".blob.", ".dfs.", 1)
-    return f"{scheme}://{address.container}@{host}/"
+    return f"{scheme}://{container}@{host}/"

@@ -60,6 +60,29 @@ def name_mapping(rows: AvroSchema, ids: Mapping[str, int]) -> list[dict[str, Any
     return _mapped(rows.row, ids, "")
 
 
+def ids_in(struct: Mapping[str, Any], path: str = "") -> dict[str, int]:
+    """The ids in a struct that `table_schema` has made, by path."""
+    found: dict[str, int] = {}
+    for each in struct["fields"]:
+        below = path_of(each["name"], path)
+        found |= {below: each["id"], **_ids_of(each["type"], below)}
+    return found
+
+
+def _ids_of(kind: Any, path: str) -> dict[str, int]:
+    match kind:
+        case {"type": "struct"}:
+            return ids_in(kind, path)
+        case {"type": "list"}:
+            inner = path_of("element", path)
+            return {inner: kind["element-id"], **_ids_of(kind["element"], inner)}
+        case {"type": "map"}:
+            key, value = path_of("key", path), path_of("value", path)
+            ids = {key: kind["key-id"], value: kind["value-id"]}
+            return ids | _ids_of(kind["key"], key) | _ids_of(kind["value"], value)
+    return {}
+
+
 def check_written(rows: AvroSchema, written: Iterable[AvroSchema]) -> None:
     """`NotInIcebergError` unless Iceberg's readers make of blobs with these schemas what `rows`, their superset, says.
 

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from arrow_avro import header_schema
+from azureblob_source.iceberg.paths import root
 from azureblob_source.log.live_state import UNUSABLE, checkpoints_before, warn_unusable
 from azureblob_source.log.naming import schema_name
 from foundation.errors import AzureBlobError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from arrow_avro import AvroSchema
+    from azureblob_source.iceberg.metadata import Table
     from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
     from azureblob_source.log.checkpoint.table_columns import TableColumns
     from azureblob_source.log.commit_log import CommitLog
@@ -33,14 +35,42 @@ _MOST_ENTRIES = 1000
 """Entries of one step within a commit."""
 
 
-def checkpoint_in_commit(log: CommitLog, last: LogEntry) -> None:
-    """Make a checkpoint at `last`, which was committed and published now. A failure is logged, not raised."""
+def checkpoint_in_commit(log: CommitLog, last: LogEntry, table_paths: str | None = None) -> None:
+    """Make a checkpoint at `last`, which was committed and published now. A failure is logged, not raised.
+
+    table_paths: the scheme of paths in the Iceberg table, which is put after it; None for no table. Why there is none
+    is logged once.
+    """
+    from azureblob_source.iceberg.schema import NotInIcebergError  # noqa: PLC0415 - loads Arrow, for few commits
+
     try:
-        make_checkpoint(log, last, most=_MOST_ENTRIES)
+        if table_paths is None:
+            make_checkpoint(log, last, most=_MOST_ENTRIES)
+        else:
+            make_table(log, last, root(log.container.url, table_paths), most=_MOST_ENTRIES)
+    except NotInIcebergError as reason:
+        if log.notes.no_table != str(reason):
+            log.notes.no_table = str(reason)
+            logger.warning("%s: its Iceberg table is not made, or stays as it is: %s", log.stream, reason)
     except Exception as error:  # the batch is committed, and must not fail any more
         known = isinstance(error, AzureBlobError)
         text = "%s: no checkpoint is made at version %d: %s"
         logger.warning(text, log.stream, last.version, error if known else repr(error), exc_info=not known)
+
+
+def make_table(log: CommitLog, last: LogEntry, paths: str, *, most: int | None = None) -> Table | None:
+    """Make the checkpoint at `last`, which is published, and the Iceberg table at it; returns the table.
+
+    paths: their root, see `iceberg.paths`. most: as of `make_checkpoint`. `NotInIcebergError` says why there is no
+    table.
+    """
+    from azureblob_source.log.iceberg_table import put_table  # noqa: PLC0415 - few logs have a table
+
+    log.checkpoints.root = paths
+    made = make_checkpoint(log, last, most=most)
+    if made is None:
+        return None
+    return put_table(log, made, log.recent_entries(made.version, made.version)[0], paths)
 
 
 def make_checkpoint(
@@ -49,14 +79,15 @@ def make_checkpoint(
     """Make the checkpoint at `last`, which is published; returns it. None if that is left to a later step.
 
     most: how many entries may be read; then the checkpoint may be at an earlier version.
-    rebuild: from the entries alone, in the place of one at that version.
+    rebuild: from the entries alone, in the place of one at that version. One with blobs below the retention boundary is
+      replaced too.
     """
     from azureblob_source.log.checkpoint.building import begun  # noqa: PLC0415 - loads Arrow, for few calls
 
     bases = iter(()) if rebuild else checkpoints_before(log, last)
     newest = next(bases, None)
     made = None if newest is None else _extended(log, last, chain((newest,), bases), most)
-    if made is not None and newest is not None and made.version <= newest.version:
+    if made is not None and newest is not None and (made is newest or made.version < newest.version):
         return made
     if made is None:
         oldest = max(last.since, log.kept_from)
@@ -69,7 +100,7 @@ def make_checkpoint(
             return None
         entries = log.live_entries(last.version) if most is None else log.recent_entries(oldest, end)
         made = begun(entries, log.checkpoints, _columns(log, newest))
-    log.checkpoints.put(made, replaces=rebuild)
+    log.checkpoints.put(made, replaces=rebuild or (newest is not None and made.version == newest.version))
     log.notes.checkpoint = made.version
     logger.debug("%s: checkpoint at version %d: %d live blobs", log.stream, made.version, made.blobs)
     return made
@@ -78,7 +109,7 @@ def make_checkpoint(
 def _extended(log: CommitLog, last: LogEntry, bases: Iterable[LogCheckpoint], most: int | None) -> LogCheckpoint | None:
     """The checkpoint that follows the first of the bases, from the newest back, that is one; None if there is none.
 
-    The base itself, if it is at `last`.
+    The base itself, if it is at `last` and has no blob below the retention boundary.
     """
     from azureblob_source.log.checkpoint.building import extended  # noqa: PLC0415 - loads Arrow, for few calls
 
@@ -94,9 +125,10 @@ def _extended(log: CommitLog, last: LogEntry, bases: Iterable[LogCheckpoint], mo
             entries = log.recent_entries(base.version, end)
             if entries[0].write_id != base.write_id:  # the newest entries were deleted by hand, others have followed
                 continue
-            if base.version == last.version:
+            if base.version == last.version and base.oldest >= log.kept_from:
                 return base
-            made = extended(base, entries[1:], log.checkpoints, _columns(log, base), log.kept_from)
+            later = entries[1:] or entries
+            made = extended(base, later, log.checkpoints, _columns(log, base), log.kept_from)
         except UNUSABLE as error:
             warn_unusable(base, error)
             continue

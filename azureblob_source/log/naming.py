@@ -6,6 +6,8 @@
     <stream>/_log/_checkpoint.json                                      where its newest checkpoint is: a hint
     <stream>/_iceberg/metadata/snap-<20-digit version>.avro             checkpoints of the log
     <stream>/_iceberg/metadata/m-<20-digit version>-<digest>.avro       their manifests
+    <stream>/_iceberg/metadata/v<number>.metadata.json                  Iceberg tables that they make up
+    <stream>/_iceberg/metadata/version-hint.text                        number of the newest one: a hint
     <stream>/_schemas/<fingerprint>.avsc                                writer schemas
     _batches/<transaction id>/_log/<20-digit version>.json              batch log: batch entries
 
@@ -31,6 +33,7 @@ BATCHES = "_batches"
 
 _VERSION_DIGITS = 20
 _CHECKPOINT_NAME = re.compile(r".*/_iceberg/metadata/snap-(\d{20})\.avro")
+_TABLE_NAME = re.compile(r".*/_iceberg/metadata/v(\d+)\.metadata\.json", re.ASCII)
 _LOG_NAME = re.compile(r"(.*)/_log/(\d{20})\.json")
 _DATA_NAME = re.compile(r".+/\d{4}/\d\d/\d\d/\d\d/\d\d-\d\d(?:-([^/]+))?\.avro(?:\.gz)?")
 # What a path, a URL, Hive-style partition discovery or Azure would read as something other than plain text.
@@ -185,7 +188,7 @@ def boundary_name(stream: str) -> str:
 
 def metadata_prefix(stream: str) -> str:
     """Prefix of the checkpoints of a stream's log."""
-    return f"{stream}/_iceberg/metadata/"
+    return f"{table_location(stream)}/metadata/"
 
 
 def checkpoint_name(stream: str, version: int) -> str:
@@ -208,6 +211,27 @@ def checkpoint_version(name: str) -> int | None:
 def manifest_name(stream: str, version: int, digest: str) -> str:
     """Name of a manifest that the checkpoint at a version writes."""
     return f"{metadata_prefix(stream)}m-{version:0{_VERSION_DIGITS}d}-{digest}.avro"
+
+
+def table_location(stream: str) -> str:
+    """Where the Iceberg table of a stream is: its readers are told this path."""
+    return f"{stream}/_iceberg"
+
+
+def table_name(stream: str, number: int) -> str:
+    """Name of one state of the Iceberg table of a stream; numbers are consecutive."""
+    return f"{metadata_prefix(stream)}v{number}.metadata.json"
+
+
+def table_number(name: str) -> int | None:
+    """The number in the name of a state of a table, or None for any other name."""
+    match = _TABLE_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def table_hint_name(stream: str) -> str:
+    """Name of the blob that has the number of the newest state."""
+    return f"{metadata_prefix(stream)}version-hint.text"
 
 
 def hint_name(stream: str) -> str:

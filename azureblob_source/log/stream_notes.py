@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from azure_account.values import BlobAttributes
+    from azureblob_source.iceberg.metadata import Table
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class StreamNotes:
     schemas: fingerprints of the writer schemas that are known to be stored beside the log.
     schema_texts: JSON of writer schemas that were read, by fingerprint.
     checkpoint: the version of the newest checkpoint, as far as is known; -1 if there is none, None if nobody looked.
+    table: the newest Iceberg table and its number, as far as is known; None if nobody looked.
+    no_table: the last reason for which there is no newer one.
     probed: attributes, and whether with deletes, that the service is known to allow (`Publisher.probe_service`).
     """
 
@@ -40,6 +43,8 @@ class StreamNotes:
     schemas: set[str] = field(default_factory=set)
     schema_texts: dict[str, str] = field(default_factory=dict)
     checkpoint: int | None = None
+    table: tuple[int, Table | None] | None = None
+    no_table: str = ""
     probed: list[tuple[BlobAttributes, bool]] = field(default_factory=list)
 
     def published(self, version: int) -> None:

@@ -140,14 +140,19 @@ class BatchCommitter:
     def _make_checkpoints(self, entries: Iterable[AnyEntry]) -> None:
         """Make the checkpoints that are due after these entries, which are published."""
         for entry in entries:
-            if isinstance(entry, LogEntry) and (entry.version + 1) % self.plan.checkpoint_interval == 0:
+            if isinstance(entry, LogEntry) and self._is_due(entry):
                 stream = entry.blobs[0].stream if entry.blobs else self.plan.stream
                 if stream is not None:
                     from azureblob_source.log.checkpointing import (  # noqa: PLC0415 - one commit of many makes one
                         checkpoint_in_commit,
                     )
 
-                    checkpoint_in_commit(self.logs(stream), entry)
+                    checkpoint_in_commit(self.logs(stream), entry, self.plan.iceberg_paths)
+
+    def _is_due(self, entry: LogEntry) -> bool:
+        """Whether a checkpoint is made at an entry. An Iceberg table must not name blobs that were removed."""
+        has_removed = self.plan.iceberg_paths is not None and bool(entry.removed)
+        return has_removed or (entry.version + 1) % self.plan.checkpoint_interval == 0
 
     def _check_order(self, transaction: Transaction | None, entries: Sequence[AnyEntry]) -> None:
         """`ConflictError` if a log has another batch of a streaming query as its newest.

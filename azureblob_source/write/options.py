@@ -61,6 +61,7 @@ class SinkOptions:
     static_overwrite: bool
     fixed_schema: bool
     checkpoint_interval: int
+    iceberg_paths: str | None
 
 
 def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
@@ -107,6 +108,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         static_overwrite=_overwrite_mode(given) == STATIC,
         fixed_schema=_schema_evolution(given) == FIXED,
         checkpoint_interval=given["checkpointInterval"],
+        iceberg_paths=given["icebergPaths"] if given["icebergTable"] else None,
     )
 
 

@@ -84,6 +84,7 @@ class WritePlan:
             epoch=options.epoch,
             transaction=options.transaction,
             checkpoint_interval=options.checkpoint_interval,
+            iceberg_paths=options.iceberg_paths,
             fixed_schema=options.fixed_schema,
             facts=self.facts,
             backup=options.backup,

@@ -48,8 +48,7 @@ def extended(
 ) -> LogCheckpoint | None:
     """The checkpoint at the last of the entries, which follow `base`. None if `base` is no base for them.
 
-    columns: begun with the ids of `base`. kept_from: what is below the retention boundary is left out, as far as whole
-    manifests are concerned.
+    columns: begun with the ids of `base`. kept_from: what is below the retention boundary is left out.
     """
     effect = tail_effect(base, entries)
     if effect is None:
@@ -57,7 +56,7 @@ def extended(
     last = entries[-1]
     kept: list[ManifestFile] = []
     for manifest in (each for each in base.manifests if each.last >= kept_from):
-        if not effect.touches(manifest):
+        if manifest.first >= kept_from and not effect.touches(manifest):
             kept.append(manifest)
             continue
         table = store.read(manifest)

@@ -103,6 +103,11 @@ class LogCheckpoint:
         """How many are live."""
         return sum(each.blobs for each in self.manifests)
 
+    @property
+    def oldest(self) -> int:
+        """The lowest version of a live blob; that of the checkpoint if there is none."""
+        return min((each.first for each in self.manifests), default=self.version)
+
 
 _OWN = tuple(
     (each.name, optional("string" if "partition" in each.name else "long"))

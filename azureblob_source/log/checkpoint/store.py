@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from azure_account.values import ALWAYS, IF_ABSENT, Conflict, Done, Unknown
+from azureblob_source.iceberg.paths import SCHEMES, root
 from azureblob_source.log.checkpoint.live_table import LIVE
 from azureblob_source.log.checkpoint.manifest import digest_of, manifest_bytes, manifest_table, without
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile, list_bytes, read_list
@@ -40,7 +41,8 @@ class LogCheckpointStore:
 
     def __init__(self, container: BlobContainer, stream: str) -> None:
         self._container, self._stream = container, stream
-        self._root = f"{container.url}/"
+        self.root = root(container.url, SCHEMES[0])
+        """What stands before the names of blobs in the paths that are written."""
         self._last: tuple[str, pa.Table] | None = None
         """The manifest written last, which the next checkpoint is likely to need."""
         self._found: LogCheckpoint | None = None
@@ -89,9 +91,9 @@ class LogCheckpointStore:
         """The blobs of a table, from version `kept_from` on, that are not gone by the effect of a tail."""
         return without(table, versions=effect.versions, names=effect.names, kept_from=kept_from)
 
-    def read(self, manifest: ManifestFile) -> pa.Table:
+    def read(self, manifest: ManifestFile, columns: Sequence[str] = LIVE.names) -> pa.Table:
         """The live table of a manifest. Errors as of `table`."""
-        return self._decoded(manifest, self._get(manifest), LIVE.names)
+        return self._decoded(manifest, self._get(manifest), columns)
 
     def _get(self, manifest: ManifestFile) -> bytes | None:
         """The bytes of a manifest; None for the one that was written last, whose table is here."""
@@ -106,7 +108,7 @@ class LogCheckpointStore:
 
     def write(self, table: pa.Table, version: int) -> ManifestFile:
         """Put a manifest of the checkpoint at `version`. Its name is that of its bytes, so to put it twice is safe."""
-        data = manifest_bytes(table, version + 1, self._root, {})
+        data = manifest_bytes(table, version + 1, self.root, {})
         name = manifest_name(self._stream, version, digest_of(data))
         outcome = self._container.put(name, data)
         if not isinstance(outcome, Done):
@@ -121,7 +123,7 @@ class LogCheckpointStore:
         Unless it `replaces` one, another writer's at that version stays: both say the same. One that cannot be read, or
         is of another log, does not.
         """
-        data = list_bytes(checkpoint, self._root, {})
+        data = list_bytes(checkpoint, self.root, {})
         name = checkpoint_name(self._stream, checkpoint.version)
         outcome = self._container.put(name, data, condition=ALWAYS if replaces else IF_ABSENT)
         if isinstance(outcome, Conflict):

@@ -24,9 +24,10 @@ def schema(**columns: Any) -> AvroSchema:
     return header_schema(json.dumps({"type": "record", "name": "row", "fields": fields}), blob="a")
 
 
-def snapshot(version: int, *, timestamp: int | None = None, only_added: bool = True) -> Snapshot:
+def snapshot(version: int, *, timestamp: int | None = None, oldest: int = 0, kept_from: int = 0) -> Snapshot:
     at = 1_700_000_000_000 + version if timestamp is None else timestamp
-    return Snapshot(version, at, f"{LOCATION}/metadata/snap-{version}.avro", only_added, 3, 200, 5_000)
+    path = f"{LOCATION}/metadata/snap-{version}.avro"
+    return Snapshot(version, at, path, 3, 200, 5_000, oldest, kept_from)
 
 
 def with_rows(table: Table, ids: dict[str, int], *written: AvroSchema) -> Table:
@@ -72,14 +73,13 @@ def test_snapshots_follow_each_other_and_keep_their_schema() -> None:
     first, second = schema(id="int"), schema(id="long", origin=["null", "string"])
     table = with_rows(NEW, ids, first).with_snapshot(snapshot(0))
     table = with_rows(table, ids, first, second).with_snapshot(snapshot(5))
-    table = with_rows(table, ids, first).with_snapshot(snapshot(9, only_added=False))
+    table = with_rows(table, ids, first).with_snapshot(snapshot(9))
     found = read(table)
     kept = [(each.snapshot_id, each.parent_snapshot_id, each.schema_id) for each in found.snapshots]
     assert [(1, None, 0), (6, 1, 1), (10, 6, 0)] == kept
     assert [IntegerType(), LongType()] == [each.find_type("id") for each in found.schemas]
     assert (0, 2, 10) == (found.current_schema_id, found.last_column_id, found.last_sequence_number)
     assert [1, 6, 10] == [each.snapshot_id for each in found.snapshot_log]
-    assert "overwrite" == table.snapshots[-1]["summary"]["operation"]
 
 
 def test_a_clock_that_goes_back_leaves_the_log_of_snapshots_in_order() -> None:
@@ -95,13 +95,44 @@ def test_the_newest_snapshots_are_kept_but_none_whose_blobs_are_gone() -> None:
         table = table.with_snapshot(snapshot(version))
     ids = [each.snapshot_id for each in read(table).snapshots]
     assert list(range(6, MAX_SNAPSHOTS + 6)) == ids
-    table = table.with_snapshot(snapshot(200), oldest=MAX_SNAPSHOTS + 3)
+    table = table.with_snapshot(snapshot(200, oldest=MAX_SNAPSHOTS + 3))
     kept = [(each.snapshot_id, each.parent_snapshot_id) for each in read(table).snapshots]
     assert [(104, 103), (105, 104), (201, 105)] == kept
-    assert [(301, None)] == [
-        (each.snapshot_id, each.parent_snapshot_id)
-        for each in read(table.with_snapshot(snapshot(300), oldest=300)).snapshots
-    ]
+    gone = read(table.with_snapshot(snapshot(300, oldest=300)))
+    assert [(301, None)] == [(each.snapshot_id, each.parent_snapshot_id) for each in gone.snapshots]
+    vacuumed = read(table.with_snapshot(snapshot(300, kept_from=7)))
+    assert [301] == [each.snapshot_id for each in vacuumed.snapshots]
+
+
+def test_a_snapshot_says_whether_blobs_of_the_one_before_are_gone() -> None:
+    table = with_rows(NEW, {}, schema(id="int"))
+    operations = []
+    for each in (snapshot(3), snapshot(4), snapshot(9, oldest=4), snapshot(15, oldest=12), snapshot(20, kept_from=9)):
+        table = table.with_snapshot(each)
+        operations.append(table.snapshots[-1]["summary"]["operation"])
+    assert ["append", "append", "append", "overwrite", "overwrite"] == operations
+
+
+def test_a_snapshot_takes_the_place_of_that_at_the_same_version() -> None:
+    table = with_rows(NEW, {}, schema(id="int")).with_snapshot(snapshot(3)).with_snapshot(snapshot(4))
+    assert table == table.with_snapshot(snapshot(4))
+    assert [4, 5] == [each.snapshot_id for each in read(table.with_snapshot(snapshot(4, timestamp=9_000))).snapshots]
+
+
+def test_a_table_begins_anew_if_columns_have_other_ids() -> None:
+    """A checkpoint that was lost has had them: the one mapping of names would be wrong for the old snapshots."""
+    table = with_rows(NEW, {}, schema(id="int", origin="string")).with_snapshot(snapshot(3))
+    again = with_rows(table, {}, schema(origin="string", id="int"))
+    assert ((), 1, {"origin": 1, "id": 2}) == (again.snapshots, len(again.schemas), again.field_ids)
+
+
+@pytest.mark.parametrize("summary", [{"azureblob.version": "4"}, {"operation": "append"}])
+def test_a_table_that_another_program_has_changed_is_none_of_ours(summary: dict[str, str]) -> None:
+    table = with_rows(NEW, {}, schema(id="int")).with_snapshot(snapshot(3))
+    document = json.loads(to_json(table))
+    document["snapshots"][0]["summary"] = summary
+    with pytest.raises((ValueError, KeyError)):
+        from_json(json.dumps(document).encode())
 
 
 def test_what_iceberg_cannot_say_leaves_the_table_as_it_was() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from arrow_avro import AvroSchema, header_schema, superset
 from azureblob_source.iceberg.field_ids import assigned
-from azureblob_source.iceberg.schema import NotInIcebergError, check_written, name_mapping, table_schema
+from azureblob_source.iceberg.schema import NotInIcebergError, check_written, ids_in, name_mapping, table_schema
 
 DAY = {"type": "int", "logicalType": "date"}
 
@@ -92,6 +92,7 @@ def test_nested_types_have_an_id_at_each_level() -> None:
             {"id": 7, "name": "days", "required": True, "type": days},
         ],
     } == table_schema(rows, ids)
+    assert ids == ids_in(table_schema(rows, ids))
     in_crew = {"field-id": 2, "names": ["element"], "fields": [{"field-id": 3, "names": ["name"]}]}
     assert [
         {"field-id": 1, "names": ["crew"], "fields": [in_crew]},
