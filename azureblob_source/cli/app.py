@@ -1,4 +1,4 @@
-"""The command line: `python -m azureblob_source ls | log | tail | repair | revert | vacuum`.
+"""The command line: `python -m azureblob_source ls | log | tail | repair | revert | vacuum | iceberg`.
 
 Arguments, questions and progress; the work is done by `maintenance`. Exit codes: 0 done; 1 error, one message on
 standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by Ctrl-C.
@@ -30,12 +30,14 @@ from azure_account.cli.texts import documents, new_table, plural, time_text
 from azure_account.options.settings import account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.cli import output
+from azureblob_source.iceberg.paths import SCHEMES, root
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import BATCHES, log_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.drafts import new_draft
+from azureblob_source.maintenance.iceberg import make_iceberg_table, refresh_table
 from azureblob_source.maintenance.inventory import inventory
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
 from azureblob_source.maintenance.reverting import carry_out as revert
@@ -43,10 +45,10 @@ from azureblob_source.maintenance.reverting import plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import check_retention, plan_vacuum, vacuum
 from azureblob_source.options import TABLE
-from foundation.errors import ConfigurationError, NotFoundError
+from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from azure_account.cli.shell import CommandContext
     from azure_account.container import BlobContainer
@@ -79,6 +81,15 @@ class CommandTarget:
     def draft(self, shell: CommandContext) -> Draft:
         """A new draft for the log."""
         return new_draft(shell.clock, self.epoch)
+
+    def refresh_tables(self, shell: CommandContext, streams: Iterable[str]) -> None:
+        """Bring the Iceberg tables of streams up to date, of which blobs were deleted. An error is only said."""
+        for stream in streams:
+            of = CommitLog(self.container, stream, clock=shell.clock)
+            try:
+                refresh_table(of, self.draft(shell), Publisher(self.container))
+            except AzureBlobError as error:
+                shell.say(f"The Iceberg table of {stream} is not up to date: {error}")
 
 
 app = new_app()
@@ -202,7 +213,9 @@ def repair_command(ctx: typer.Context, where: Where, given: RepairOptions) -> No
     def act() -> RepairResult:
         publisher, draft = Publisher(place.container), lambda: place.draft(shell)
         with steps(shell, "repairing", work) as advance:
-            return repair(place.container, plan, draft, publisher, leftovers=given.leftovers, progress=advance)
+            done = repair(place.container, plan, draft, publisher, leftovers=given.leftovers, progress=advance)
+        place.refresh_tables(shell, sorted({each.stream for each in plan.unpublished}))
+        return done
 
     def report(done: RepairResult) -> str:
         return (
@@ -260,6 +273,7 @@ def revert_command(
 
     def act() -> bool:
         revert(place.container, plan, lambda: place.draft(shell), Publisher(place.container))
+        place.refresh_tables(shell, plan.of_streams())
         return True
 
     change = PlannedChange(
@@ -300,7 +314,9 @@ def vacuum_command(
     def act() -> list[VacuumResult]:
         entries = sum(len(plan.outdated) + len(plan.interrupted) + len(plan.strays) for plan in plans)
         with steps(shell, "removing", entries) as advance:
-            return [vacuum(place.container, plan, lambda: uuid.uuid4().hex, advance) for plan in plans]
+            done = [vacuum(place.container, plan, lambda: uuid.uuid4().hex, advance) for plan in plans]
+        place.refresh_tables(shell, [plan.stream for plan in plans if not plan.log_only])
+        return done
 
     def document(done: list[VacuumResult] | None) -> object:
         logs = [output.vacuum_json(plan, done[at] if done else None) for at, plan in enumerate(plans)]
@@ -323,6 +339,26 @@ def vacuum_command(
         shell.say(
             *(f"Blob {name} belongs to another writer and was kept." for each in done or () for name in each.foreign)
         )
+
+
+@app.command(name="iceberg")
+@grouped
+def iceberg_command(
+    ctx: typer.Context,
+    where: Stream,
+    common: CommonOptions,
+    *,
+    paths: Annotated[str, Option(metavar="SCHEME", help=f"Scheme of its paths: {', '.join(SCHEMES)}.")] = SCHEMES[0],
+) -> None:
+    """Make the Iceberg table of a stream, or bring it up to date. Publishes committed batches first."""
+    shell = shell_of(ctx)
+    if paths not in SCHEMES:
+        raise ConfigurationError(f"--paths is {paths!r}; choose among {', '.join(SCHEMES)}.")
+    place = _place(shell, where, common)
+    of = place.log(shell)
+    table = make_iceberg_table(of, root(of.container.url, paths), place.draft(shell), Publisher(place.container))
+    document = {"stream": of.stream, "table": table.location, "version": table.version}
+    shell.answer(document, f"{table.location} is at version {table.version}.", as_json=common.as_json)
 
 
 def _place(shell: CommandContext, where: str, common: CommonOptions) -> CommandTarget:
