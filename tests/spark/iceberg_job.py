@@ -9,6 +9,8 @@ be had.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import uuid
 from dataclasses import dataclass
@@ -74,27 +76,42 @@ class Job:
         """The rows of a stream, read as an Iceberg table."""
         return self.spark.read.format("iceberg").options(**options).load(self._path(stream))
 
-    def planned(self, stream: str, column: str, value: Any) -> int:
-        """The number of files that Iceberg plans to read for the rows with a value."""
+    def planned(self, stream: str, column: str | None = None, value: Any = None) -> int:
+        """The number of files that Iceberg plans to read, for the rows with a value or for all."""
         jvm: Any = self.spark._jvm
         tables = jvm.org.apache.iceberg.hadoop.HadoopTables(self.spark._jsc.hadoopConfiguration())
         scan = tables.load(self._path(stream)).newScan()
-        tasks = scan.filter(jvm.org.apache.iceberg.expressions.Expressions.equal(column, value)).planFiles()
-        return sum(1 for _ in iter_java(tasks))
+        if column is not None:
+            scan = scan.filter(jvm.org.apache.iceberg.expressions.Expressions.equal(column, value))
+        tasks, count = scan.planFiles().iterator(), 0
+        while tasks.hasNext():
+            tasks.next()
+            count += 1
+        return count
+
+    def snapshots(self, stream: str) -> list[int]:
+        """The ids of the table's snapshots."""
+        rows = self.spark.read.format("iceberg").load(f"{self._path(stream)}#snapshots").collect()
+        return sorted(row.snapshot_id for row in rows)
+
+    def command(self, name: str, stream: str, *arguments: str) -> None:
+        """Run a command on a stream."""
+        words = [sys.executable, "-m", "azureblob_source", name, f"{self.container}/{stream}", *arguments]
+        environment = {**os.environ, "AZURE_STORAGE_CONNECTION_STRING": self.connection}
+        subprocess.run(words, check=True, stdout=sys.stderr, env=environment)
 
     def _path(self, stream: str) -> str:
         return f"abfs://{self.container}@{self.host}/{stream}/_iceberg"
 
 
-def iter_java(tasks: Any) -> Any:
-    """The elements of a closeable iterable of Java's."""
-    found = tasks.iterator()
-    while found.hasNext():
-        yield found.next()
+def shown(frame: DataFrame) -> list[Any]:
+    """The rows as JSON, decimals as texts, in one order."""
+    rows = [json.loads(json.dumps(row.asDict(recursive=True), default=str)) for row in frame.collect()]
+    return sorted(rows, key=repr)
 
 
-def shown(frame: DataFrame) -> list[str]:
-    """The rows, with the Python types of their values, in one order."""
+def typed(frame: DataFrame) -> list[str]:
+    """The rows with the Python types of their values, in one order."""
     return sorted(repr(row.asDict(recursive=True)) for row in frame.collect())
 
 
@@ -107,8 +124,7 @@ def types(job: Job) -> Any:
     query = " UNION ALL ".join(rows)
     job.write("types", query)
     read = job.table("types")
-    kinds = [(name, kind) for name, kind in read.dtypes]
-    return {"written": shown(job.spark.sql(query)), "read": shown(read), "kinds": kinds}
+    return {"written": typed(job.spark.sql(query)), "read": typed(read), "kinds": read.dtypes}
 
 
 def evolved(job: Job) -> Any:
@@ -118,34 +134,53 @@ def evolved(job: Job) -> Any:
         "evolved",
         "SELECT 'EWR' AS origin, 2L AS id, named_struct('b', 'x', 'a', 2) AS s, 0.25D AS f, 12345.25BD AS d",
     )
-    versions = {str(version): shown(job.table("evolved", **{"snapshot-id": str(version + 1)})) for version in range(2)}
-    return {"rows": shown(job.table("evolved")), "dtypes": job.table("evolved").dtypes, "versions": versions}
+    return {
+        "rows": shown(job.table("evolved")),
+        "kinds": job.table("evolved").dtypes,
+        "versions": [shown(job.table("evolved", **{"snapshot-id": str(version + 1)})) for version in range(2)],
+        "planned 1": job.planned("evolved", "id", 1),
+        "planned 2": job.planned("evolved", "id", 2),
+    }
 
 
 def partitions(job: Job) -> Any:
     """Partitions with names that need an escape, and plans that leave files out."""
-    rows = "SELECT * FROM VALUES ('EWR', 1), ('a/b c=%', 2), ('', 3), (NULL, 4), ('ü', 5) AS t(origin, n)"
-    job.write("a stream/of two levels", rows, partitionColumn="origin")
-    job.write("a stream/of two levels", "SELECT 'EWR' AS origin, 200 AS n", partitionColumn="origin")
     stream = "a stream/of two levels"
+    rows = "SELECT * FROM VALUES ('EWR', 1), ('a/b c=%', 2), ('', 3), (NULL, 4), ('ü', 5) AS t(origin, n)"
+    job.write(stream, rows, partitionColumn="origin")
+    job.write(stream, "SELECT 'EWR' AS origin, 200 AS n", partitionColumn="origin")
+    planned = {"EWR": ("origin", "EWR"), "empty": ("origin", ""), "200": ("n", 200)}
     return {
         "rows": shown(job.table(stream)),
         "EWR": shown(job.table(stream).where("origin = 'EWR'")),
-        "planned EWR": job.planned(stream, "origin", "EWR"),
-        "planned 200": job.planned(stream, "n", 200),
-        "planned ''": job.planned(stream, "origin", ""),
+        "planned": {"all": job.planned(stream), **{name: job.planned(stream, *of) for name, of in planned.items()}},
     }
 
 
 def overwritten(job: Job) -> Any:
-    """An overwrite: the table has no snapshot whose blobs are gone."""
-    job.write("overwritten", "SELECT 1 AS id", checkpointInterval="1")
+    """An overwrite, which is followed by a checkpoint at once."""
+    job.write("overwritten", "SELECT 1 AS id")
     job.write("overwritten", "SELECT 'a' AS other, 2 AS id", mode="overwrite", checkpointInterval="64")
-    history = job.spark.read.format("iceberg").load(f"{job._path('overwritten')}#snapshots")
-    return {"rows": shown(job.table("overwritten")), "snapshots": [row.snapshot_id for row in history.collect()]}
+    return {"rows": shown(job.table("overwritten")), "snapshots": job.snapshots("overwritten")}
 
 
-SCENARIOS = (types, evolved, partitions, overwritten)
+def vacuumed(job: Job) -> Any:
+    """A vacuum of all versions but the newest one."""
+    for number in (1, 2, 3):
+        job.write("vacuumed", f"SELECT {number} AS id")
+    job.command("vacuum", "vacuumed", "--older-than", "0s", "--force", "--yes")
+    return {"rows": shown(job.table("vacuumed")), "snapshots": job.snapshots("vacuumed")}
+
+
+def by_command(job: Job) -> Any:
+    """A stream that was written without a table."""
+    for number in (1, 2):
+        job.write("by_command", f"SELECT {number} AS id", icebergTable="false", checkpointInterval="64")
+    job.command("iceberg", "by_command", "--paths", "abfs")
+    return {"rows": shown(job.table("by_command"))}
+
+
+SCENARIOS = (types, evolved, partitions, overwritten, vacuumed, by_command)
 
 
 def main(connection: str, account: str, key: str, port: str) -> int:

@@ -1,0 +1,86 @@
+"""Streams as Iceberg tables, read by Spark with Iceberg's jar over hadoop-azure: none of this package's code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+import pytest
+
+from tests.spark.avro_to_parquet import NOT_TO_BE_HAD
+from tests.spark.iceberg_job import TYPES
+
+if TYPE_CHECKING:
+    from tools.azurite import Azurite
+
+pytestmark = [
+    pytest.mark.oldest_spark,
+    pytest.mark.skipif(not pyspark.__version__.startswith("4.0."), reason="Iceberg's jar is for Spark 4.0"),
+]
+
+
+@pytest.fixture(scope="module")
+def found(azurite: Azurite) -> dict[str, Any]:
+    """What the job has found, by scenario."""
+    job = [sys.executable, "-m", "tests.spark.iceberg_job", azurite.connection_string, azurite.account_name]
+    done = subprocess.run(
+        [*job, azurite.account_key, str(azurite.blob_port)], capture_output=True, text=True, check=False
+    )
+    if done.returncode == NOT_TO_BE_HAD:
+        pytest.skip(f"Iceberg's packages cannot be had: {done.stderr[-500:]}")
+    assert 0 == done.returncode, done.stderr[-5000:]
+    scenarios: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert {} == {name: each["error"] for name, each in scenarios.items() if "error" in each}
+    return scenarios
+
+
+def test_values_of_all_types_are_those_that_were_written(found: dict[str, Any]) -> None:
+    types = found["types"]
+    assert types["written"] == types["read"]
+    kinds = dict(types["kinds"])
+    assert list(TYPES) == list(kinds)
+    assert {
+        "byte": "int",
+        "short": "int",
+        "map_by_struct": "map<struct<x:int,y:string>,bigint>",
+    }.items() <= kinds.items()
+
+
+def test_columns_that_were_added_and_widened(found: dict[str, Any]) -> None:
+    evolved = found["evolved"]
+    first = {"id": 1, "s": {"a": 1, "b": None}, "f": 0.5, "d": "1.25", "origin": None}
+    second = {"id": 2, "s": {"a": 2, "b": "x"}, "f": 0.25, "d": "12345.25", "origin": "EWR"}
+    assert [first, second] == evolved["rows"]
+    kinds = {"id": "bigint", "s": "struct<a:int,b:string>", "f": "double", "d": "decimal(7,2)", "origin": "string"}
+    assert kinds == dict(evolved["kinds"])
+    assert [1, 1] == [evolved["planned 1"], evolved["planned 2"]], "bounds of an int, of a table's long"
+
+
+def test_each_version_is_read_by_its_snapshot_id(found: dict[str, Any]) -> None:
+    before, after = found["evolved"]["versions"]
+    assert [{"id": 1, "s": {"a": 1}, "f": 0.5, "d": "1.25"}] == before
+    assert found["evolved"]["rows"] == after
+
+
+def test_bounds_leave_files_of_other_partitions_out(found: dict[str, Any]) -> None:
+    partitions = found["partitions"]
+    rows = [("", 3), ("EWR", 1), ("EWR", 200), ("a/b c=%", 2), ("ü", 5), (None, 4)]
+    assert sorted(rows, key=repr) == sorted(((row["origin"], row["n"]) for row in partitions["rows"]), key=repr)
+    assert [1, 200] == sorted(row["n"] for row in partitions["EWR"])
+    # The file of the partition without a value has no bounds of that column.
+    assert {"all": 6, "EWR": 2 + 1, "empty": 1 + 1, "200": 1} == partitions["planned"]
+
+
+def test_an_overwrite_leaves_no_snapshot_that_cannot_be_read(found: dict[str, Any]) -> None:
+    assert {"rows": [{"other": "a", "id": 2}], "snapshots": [2]} == found["overwritten"]
+
+
+def test_a_vacuum_leaves_the_table_without_what_it_has_deleted(found: dict[str, Any]) -> None:
+    assert {"rows": [{"id": 3}], "snapshots": [3]} == found["vacuumed"]
+
+
+def test_a_stream_that_was_written_before_becomes_a_table_by_the_command(found: dict[str, Any]) -> None:
+    assert {"rows": [{"id": 1}, {"id": 2}]} == found["by_command"]
