@@ -19,6 +19,7 @@ from azure_account.memory.faults import (
 from azureblob_source.log.boundary import Boundary, move_boundary, read_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, to_json
+from azureblob_source.log.hint import put_hint
 from azureblob_source.log.naming import log_name, schema_name
 from azureblob_source.log.stream_notes import LogFacts
 from foundation.errors import ConflictError, CorruptError, NotFoundError, TransientError
@@ -107,6 +108,26 @@ def test_a_version_that_is_known_to_have_existed_shortens_the_search(known: int,
     before = faults.count
     assert entry(2_999) == log.refresh(known)
     assert before + 1 == faults.count
+
+
+@pytest.mark.parametrize("length", [1, 2, 99, 100, 101, 164, 165, 200, 263, 264, 1_000])
+@pytest.mark.parametrize("checkpoint", [None, 63, 127, 191])
+def test_reading_ahead_finds_the_head_that_a_search_finds(length: int, checkpoint: int | None) -> None:
+    account = account_with(range(length))
+    if checkpoint is not None:
+        put_hint(account.container("container"), "flights", checkpoint)
+    log = log_over(account)
+    log.read_ahead()
+    assert entry(length - 1) == log.refresh()
+    assert [entry(version) for version in range(length)] == log.entries(0, length - 1)
+
+
+@pytest.mark.parametrize("facts", [LogFacts(150, "0"), LogFacts(150, "of another log"), LogFacts(900, "0")])
+def test_reading_ahead_does_not_trust_what_another_process_has_found(facts: LogFacts) -> None:
+    account = account_with(range(200))
+    log = CommitLog(account.container("container"), "flights", facts=facts)
+    log.read_ahead()
+    assert entry(199) == log.refresh()
 
 
 def test_a_search_begins_with_what_another_process_has_found() -> None:
