@@ -187,12 +187,18 @@ def spark_schema(plan: ReadPlan) -> StructType:
 
 
 class BaseReader:
-    """The base of all readers. It is pickled to the executors without what was looked up on the driver."""
+    """The base of all readers. It is pickled to the executors without what was looked up on the driver.
+
+    schema: the columns that are decoded. returned: the names of those that `read` returns; others are for filters.
+    limit: rows of a partition that are enough.
+    """
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
         self.options = plan.options
         self.schema = schema
+        self.returned: list[str] = schema.names
         self.filters: list[ColumnFilter] = []
+        self.limit: int | None = None
         self.plan = plan
         unknown = set(schema.names) - set(views.VIEWS[plan.options.view].names) if plan.options.view != "data" else ()
         if unknown:
@@ -245,15 +251,22 @@ class BaseReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition, as Arrow batches of exactly the schema that Spark expects."""
-        expected = arrow_of(self.schema)
+        expected, left = arrow_of(self.schema), None if self.filters else self.limit
+        if left == 0:
+            return
         if isinstance(partition, SplitsPartition | PackedPartition):
             found = self._rows(partition)
         else:
             found = self._view(partition)
         for batch in found:
-            rows = _selected(_as(expected, batch.select(self.schema.names)), self.filters)
+            rows = _selected(_as(expected, batch.select(self.schema.names)), self.filters).select(self.returned)
+            if left is not None:
+                rows = rows.slice(0, left)
+                left -= rows.num_rows
             if rows.num_rows:
                 yield rows
+            if left == 0:
+                return
 
     def _rows(self, partition: SplitsPartition | PackedPartition) -> Iterator[pa.RecordBatch]:
         from azureblob_source.read.split_reader import (  # noqa: PLC0415 - planning need not load a decoder
@@ -332,6 +345,32 @@ class SnapshotReader(BaseReader, DataSourceReader):
         what = "the files of a listing" if found.version is None else f"version {found.version}"
         partitions = self.partitions_of(found.blobs, what, len(found.blobs) + found.left_out)
         return partitions or [SplitsPartition((), self.plan.reader_schema)]
+
+    def pruneColumns(self, schema: StructType | pa.Schema) -> StructType:  # noqa: N802
+        """Return these columns only, in this order, and decode no others but for filters that were pushed.
+
+        Spark does not call this, up to 4.3; other engines do before `partitions`, with a schema of theirs. It returns
+        the columns in Spark's types. `ConfigurationError` for a column that the reader does not have.
+        """
+        from pyspark.sql.types import StructType  # noqa: PLC0415 - few engines call this
+
+        columns = {field.name: field for field in self.schema.fields}
+        unknown = [name for name in schema.names if name not in columns]
+        if unknown:
+            message = f"pruneColumns names {', '.join(unknown)}; there are {', '.join(columns)}. Correct the schema."
+            raise ConfigurationError(message)
+        self.returned = list(schema.names)
+        decoded = dict.fromkeys([*self.returned, *(each.column for each in self.filters)])
+        self.schema = StructType([columns[name] for name in decoded])
+        return StructType([columns[name] for name in self.returned])
+
+    def pushLimit(self, limit: int) -> bool:  # noqa: N802
+        """End each partition after so many rows; False, and it is not applied, if filters were pushed.
+
+        Spark does not call this, up to 4.3. The engine applies the limit to all partitions together.
+        """
+        self.limit = limit
+        return not self.filters
 
 
 class FilteringReader(SnapshotReader):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 from collections import Counter
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.datasource import GreaterThan
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
+import arrow_avro
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
@@ -19,9 +22,9 @@ from azureblob_source.log.naming import log_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.read.options import source_options
-from azureblob_source.read.source import ReadPlan, SnapshotReader, SplitsPartition, _as, spark_schema
+from azureblob_source.read.source import FilteringReader, ReadPlan, SnapshotReader, SplitsPartition, _as, spark_schema
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConfigurationError, NotFoundError
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from tests.arrow_avro.spark_arrays import array_of, in_nanoseconds, kind_of
 from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, put_anyway, stage_rows
 
@@ -185,3 +188,90 @@ def test_rows_get_sparks_types_at_every_level_whatever_is_null() -> None:
         rows = _as(expected, batch)
         assert (expected, batch.to_pylist()) == (rows.schema, rows.to_pylist())
     assert 5 == _as(pa.schema([]), batch.select([])).num_rows
+
+
+# --- columns and limits that an engine pushes -------------------------------------------------------------------------
+
+SYNC = bytes(range(16))
+SCHEMA = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "int"}, {"name": "s", "type": "string"}]}
+SOUND, INVALID = b"\x02\x02a\x04\x02b\x06\x02c", b"\x02\x02a\x04\x02\xff\x06\x02c"
+"""Three rows: n = 1, 2, 3, and s = a, b, c, of which b is not UTF-8 in the second."""
+
+
+def reader_of(*blobs: bytes, **options: str) -> FilteringReader:
+    """A reader of blobs without a log, of three rows each, in one partition."""
+    account = new_account()
+    for number, rows in enumerate(blobs):
+        file = arrow_avro.header(json.dumps(SCHEMA), "null", SYNC) + b"".join(arrow_avro.block(3, rows, SYNC))
+        account.container("container").put(f"flights/{number}.avro", file)
+    plan = read_plan(account, RequestCounter(), None, **options)
+    return FilteringReader(plan, spark_schema(plan))
+
+
+def read_in_a_task(reader: FilteringReader) -> list[pa.RecordBatch]:
+    """The batches of the only partition, read by another process."""
+    (partition,) = reader.partitions()
+    there: FilteringReader = pickle.loads(pickle.dumps(reader))  # noqa: S301 - our own
+    there.plan.container = reader.plan.container
+    return list(there.read(partition))
+
+
+def rows_in_a_task(reader: FilteringReader) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for batch in read_in_a_task(reader) for row in batch.to_pylist()]
+
+
+def test_columns_that_an_engine_prunes_are_not_decoded() -> None:
+    with pytest.raises(CorruptError, match="a string is not utf8"):
+        read_in_a_task(reader_of(SOUND, INVALID))
+    for schema in (pa.schema([("n", pa.int32())]), StructType([StructField("n", IntegerType())])):
+        reader = reader_of(SOUND, INVALID)
+        assert StructType([StructField("n", IntegerType(), nullable=False)]) == reader.pruneColumns(schema)
+        assert [(1,), (2,), (3,)] * 2 == rows_in_a_task(reader)
+
+
+def test_an_engine_gets_the_columns_in_its_order_or_none() -> None:
+    reader = reader_of(SOUND, metadataColumns="blob")
+    names = ["s", "_blob", "n"]
+    assert names == reader.pruneColumns(pa.schema([(name, pa.string()) for name in names])).names
+    assert ("a", "flights/0.avro", 1) == rows_in_a_task(reader)[0]
+    reader = reader_of(SOUND, INVALID)
+    assert StructType([]) == reader.pruneColumns(pa.schema([]))
+    assert (6, {0}) == (
+        sum(batch.num_rows for batch in read_in_a_task(reader)),
+        {batch.num_columns for batch in read_in_a_task(reader)},
+    )
+
+
+def test_a_view_is_pruned_too() -> None:
+    reader = reader_of(SOUND, SOUND, view="blobs")
+    reader.pruneColumns(pa.schema([("name", pa.string())]))
+    assert [("flights/0.avro",), ("flights/1.avro",)] == rows_in_a_task(reader)
+
+
+def test_a_column_that_only_a_filter_needs_is_decoded_and_not_returned() -> None:
+    reader = reader_of(SOUND)
+    assert [] == list(reader.pushFilters([GreaterThan(("n",), 1)]))
+    assert ["s"] == reader.pruneColumns(pa.schema([("s", pa.string())])).names
+    assert [("b",), ("c",)] == rows_in_a_task(reader)
+
+
+def test_a_column_that_the_reader_does_not_have_cannot_be_read() -> None:
+    with pytest.raises(ConfigurationError, match=r"pruneColumns names x, N; there are n, s\. Correct the schema"):
+        reader_of(SOUND).pruneColumns(pa.schema([(name, pa.int32()) for name in ("x", "n", "N")]))
+
+
+@pytest.mark.parametrize("limit", range(5))
+def test_a_partition_ends_at_the_limit_before_it_decodes_the_next_blob(limit: int) -> None:
+    reader = reader_of(SOUND, SOUND if limit > 3 else INVALID)
+    assert reader.pushLimit(limit)
+    assert [(1, "a"), (2, "b"), (3, "c"), (1, "a")][:limit] == rows_in_a_task(reader)
+
+
+@pytest.mark.parametrize("limit_first", [False, True])
+def test_with_filters_a_limit_is_not_applied(limit_first: bool) -> None:
+    reader = reader_of(SOUND)
+    if limit_first:
+        assert reader.pushLimit(1)
+    assert [] == list(reader.pushFilters([GreaterThan(("n",), 1)]))
+    assert not reader.pushLimit(1)
+    assert [(2, "b"), (3, "c")] == rows_in_a_task(reader)
