@@ -104,9 +104,10 @@ class Table:
 
         Timestamps never decrease, whatever the clocks of two writers say: readers refuse a log that goes back.
         """
-        kept = [each for each in self.snapshots if _remains(each, added)][-MAX_SNAPSHOTS + 1 :]
+        earlier = [each for each in self.snapshots if int(each["summary"][VERSION]) < added.version]
+        kept = [each for each in earlier if _remains(each, added)][-MAX_SNAPSHOTS + 1 :]
         parent = {"parent-snapshot-id": kept[-1]["snapshot-id"]} if kept else {}
-        only_added = (added.oldest <= self.version and kept) or not self.snapshots
+        only_added = earlier[-1:] == kept[-1:]
         snapshot = {
             "snapshot-id": added.version + 1,
             **parent,
@@ -127,9 +128,9 @@ class Table:
 
 
 def _remains(snapshot: Mapping[str, Any], added: Snapshot) -> bool:
-    """Whether a snapshot is before the one that is added, and its blobs are there."""
+    """Whether the blobs of a snapshot before the one that is added are there."""
     summary = snapshot["summary"]
-    return added.oldest <= int(summary[VERSION]) < added.version and int(summary[_KEPT_FROM]) == added.kept_from
+    return int(summary[VERSION]) >= added.oldest and int(summary[_KEPT_FROM]) == added.kept_from
 
 
 def table_uuid(log_id: str) -> str:

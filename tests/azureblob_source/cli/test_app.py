@@ -448,3 +448,26 @@ def test_columns_beyond_the_width_are_named() -> None:
     assert [f"column{number}" for number in range(3, 20)] == hidden
     assert 3 == len(table.columns)
     assert 1 == len(rows_table(rows, 5)[0].columns)
+
+
+# --- iceberg ----------------------------------------------------------------------------------------------------------
+
+
+def test_iceberg_makes_a_table_which_a_vacuum_brings_up_to_date(account: MemoryAccount) -> None:
+    location = "wasbs://demo@memory/flights/_iceberg"
+    result = run(account, "iceberg", "demo/flights", "--paths", "wasbs")
+    assert (0, f"{location} is at version 2.\n") == (result.exit_code, result.stdout)
+    run(account, "vacuum", "demo/flights", "--older-than", "36h", "--yes")
+    document = json.loads(run(account, "iceberg", "demo/flights", "--paths", "wasbs", "--json").stdout)
+    assert {"stream": "flights", "table": location, "version": 2} == document
+    tables = [
+        blob.name for blob in account.container("demo").list("flights/_iceberg/metadata/v") if "json" in blob.name
+    ]
+    assert [f"flights/_iceberg/metadata/v{number}.metadata.json" for number in (1, 2)] == tables
+
+
+def test_iceberg_says_what_is_wrong(account: MemoryAccount) -> None:
+    code, error = error_of(run(account, "iceberg", "demo/flights", "--paths", "s3"))
+    assert (1, "--paths is 's3'; choose among abfss, abfs, wasbs, wasb.") == (code, error.removeprefix("Error: "))
+    code, error = error_of(run(account, "iceberg", "demo/nothing"))
+    assert code == 1 and "there is no commit log" in " ".join(error.split())

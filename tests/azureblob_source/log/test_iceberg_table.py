@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,18 +10,10 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.iceberg.schema import NotInIcebergError
 from azureblob_source.log.checkpointing import make_table
-from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import Transaction
 from azureblob_source.log.iceberg_table import newest_table
-from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import table_hint_name, table_name
-from tests.azureblob_source.iceberg_files import ROOT, iceberg_table, planned
-from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows
-
-if TYPE_CHECKING:
-    from azureblob_source.write.batch import BatchCommitter
-
-FLIGHTS = pa.schema([("id", pa.int32()), ("origin", pa.string())])
+from tests.azureblob_source.iceberg_files import ROOT, TableWriter, iceberg_table, planned
+from tests.azureblob_source.write.sink_rows import new_account
 
 
 class Requests(Intercept):
@@ -35,41 +27,13 @@ class Requests(Intercept):
         return send()
 
 
-class Writer:
-    """A driver that writes a batch of one blob at a time, each with a checkpoint and a table."""
-
-    def __init__(self, account: MemoryAccount, schema: pa.Schema = FLIGHTS, seed: int = 0, **options: Any) -> None:
-        self.container = account.container("container")
-        given = {"icebergTable": "true", "checkpointInterval": "1", **options}
-        self.schema, self.plan = schema, plan_of(schema, **given)
-        self.driver: BatchCommitter = committer(self.container, self.plan, seed)
-
-    def write(self, batch: int, *, overwrite: bool = False) -> None:
-        """Write batch number `batch`, of one row."""
-        values = {"int32": batch, "string": "EWR", "double": 0.5, "int64": batch}
-        columns = [pa.array([values[str(each.type)]], each.type) for each in self.schema]
-        rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        staged = stage_rows(self.container, self.plan, [rows], seed=batch)
-        self.driver.commit([staged], None if overwrite else Transaction("q", batch), overwrite=overwrite)
-
-    @property
-    def log(self) -> CommitLog:
-        """The log as a new process finds it."""
-        return CommitLog(self.container, "flights", readers=1)
-
-    def live(self) -> list[str]:
-        """The blobs that the log says are live."""
-        log = self.log
-        return sorted(blob.name for blob in blobs_live_at(log, head.version)) if (head := log.refresh()) else []
-
-
 @pytest.fixture
 def account() -> MemoryAccount:
     return new_account()
 
 
 def test_the_table_has_what_the_log_has_at_each_checkpoint(account: MemoryAccount) -> None:
-    writer = Writer(account)
+    writer = TableWriter(account)
     for batch in range(3):
         writer.write(batch)
         table = iceberg_table(writer.container)
@@ -82,7 +46,7 @@ def test_the_table_has_what_the_log_has_at_each_checkpoint(account: MemoryAccoun
 
 def test_a_process_that_knows_the_table_makes_two_requests_for_it(account: MemoryAccount) -> None:
     requests = Requests()
-    writer = Writer(account.restarted(requests))
+    writer = TableWriter(account.restarted(requests))
     for batch in range(3):
         requests.made.clear()
         writer.write(batch)
@@ -91,15 +55,15 @@ def test_a_process_that_knows_the_table_makes_two_requests_for_it(account: Memor
 
 
 def test_columns_keep_their_ids(account: MemoryAccount) -> None:
-    Writer(account).write(0)
-    Writer(account, pa.schema([("delay", pa.float64()), ("id", pa.int64()), ("origin", pa.string())])).write(1)
+    TableWriter(account).write(0)
+    TableWriter(account, pa.schema([("delay", pa.float64()), ("id", pa.int64()), ("origin", pa.string())])).write(1)
     table = iceberg_table(account.container("container"))
     assert {"id": 1, "origin": 2, "delay": 3} == {each.name: each.field_id for each in table.schema().fields}
     assert [0, 1] == [each.schema_id for each in table.snapshots()]
 
 
 def test_an_overwrite_leaves_no_snapshot_whose_blobs_are_gone(account: MemoryAccount) -> None:
-    writer = Writer(account, checkpointInterval="2")
+    writer = TableWriter(account, checkpointInterval="2")
     for batch in range(4):
         writer.write(batch)
     assert [2, 4] == [each.snapshot_id for each in iceberg_table(writer.container).snapshots()]
@@ -112,8 +76,8 @@ def test_an_overwrite_leaves_no_snapshot_whose_blobs_are_gone(account: MemoryAcc
 def test_what_iceberg_cannot_say_is_logged_once_and_the_last_table_stays(
     account: MemoryAccount, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Writer(account).write(0)
-    as_double = Writer(account, pa.schema([("id", pa.float64()), ("origin", pa.string())]))
+    TableWriter(account).write(0)
+    as_double = TableWriter(account, pa.schema([("id", pa.float64()), ("origin", pa.string())]))
     with caplog.at_level(logging.WARNING):
         for batch in range(1, 4):
             as_double.write(batch)
@@ -127,8 +91,8 @@ def test_what_iceberg_cannot_say_is_logged_once_and_the_last_table_stays(
 
 
 def test_gzipped_blobs_are_none_of_iceberg(account: MemoryAccount) -> None:
-    Writer(account, compression__type="gzip").write(0)
-    plain = Writer(account)
+    TableWriter(account, compression__type="gzip").write(0)
+    plain = TableWriter(account)
     plain.write(1)
     head = plain.log.refresh()
     assert head is not None
@@ -138,7 +102,7 @@ def test_gzipped_blobs_are_none_of_iceberg(account: MemoryAccount) -> None:
 
 
 def test_the_newest_table_is_found_without_a_hint_and_by_an_old_one(account: MemoryAccount) -> None:
-    writer = Writer(account)
+    writer = TableWriter(account)
     for batch in range(3):
         writer.write(batch)
     number, newest = newest_table(writer.log)
@@ -153,7 +117,7 @@ def test_the_newest_table_is_found_without_a_hint_and_by_an_old_one(account: Mem
 
 
 def test_two_writers_put_one_table_after_the_other(account: MemoryAccount) -> None:
-    first, second = Writer(account), Writer(account)
+    first, second = TableWriter(account), TableWriter(account)
     first.write(0)
     second.write(1)
     first.write(2)
@@ -165,11 +129,11 @@ def test_two_writers_put_one_table_after_the_other(account: MemoryAccount) -> No
 def test_a_table_that_another_program_has_changed_is_followed_by_a_new_one(
     account: MemoryAccount, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Writer(account).write(0)
+    TableWriter(account).write(0)
     container = account.container("container")
     foreign = container.get(table_name("flights", 1)).data.replace(b'"azureblob.version":"0"', b'"engine":"Spark"')
     container.put(table_name("flights", 2), foreign)
-    writer = Writer(account)
+    writer = TableWriter(account)
     with caplog.at_level(logging.WARNING):
         writer.write(1)
     assert "v2.metadata.json is none of this package's" in caplog.text
@@ -178,13 +142,13 @@ def test_a_table_that_another_program_has_changed_is_followed_by_a_new_one(
 
 
 def test_a_stream_that_is_made_again_is_another_table(account: MemoryAccount) -> None:
-    Writer(account).write(0)
+    TableWriter(account).write(0)
     container = account.container("container")
     before = iceberg_table(container).metadata.table_uuid
     for blob in list(container.list("flights/")):
         if "_iceberg" not in blob.name:
             container.delete(blob.name)
-    again = Writer(account, seed=1)
+    again = TableWriter(account, seed=1)
     again.write(7)
     table = iceberg_table(container)
     assert before != table.metadata.table_uuid
@@ -193,7 +157,7 @@ def test_a_stream_that_is_made_again_is_another_table(account: MemoryAccount) ->
 
 
 def test_a_failure_fails_no_batch(account: MemoryAccount, caplog: pytest.LogCaptureFixture) -> None:
-    writer = Writer(account)
+    writer = TableWriter(account)
     writer.write(0)
     for number in range(2, 8):
         writer.container.put(table_name("flights", number), b"{}")
