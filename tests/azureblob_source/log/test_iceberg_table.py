@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
+import random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import Crash, Fault, FaultInjector, LateEffect, LostAnswer, ProcessDied, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.iceberg.schema import NotInIcebergError
 from azureblob_source.log.checkpointing import make_table
 from azureblob_source.log.iceberg_table import newest_table
+from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import table_hint_name, table_name
 from tests.azureblob_source.iceberg_files import ROOT, TableWriter, iceberg_table, planned
 from tests.azureblob_source.write.sink_rows import new_account
@@ -165,3 +170,50 @@ def test_a_failure_fails_no_batch(account: MemoryAccount, caplog: pytest.LogCapt
         writer.write(1)
     head = writer.log.refresh()
     assert head is not None and 1 == head.version
+
+
+@pytest.mark.parametrize("fault", [LostAnswer(), LateEffect()], ids=repr)
+@pytest.mark.parametrize("what", ["v2.metadata.json", "version-hint.text"])
+def test_a_lost_answer_leaves_one_table_for_a_version(account: MemoryAccount, fault: Fault, what: str) -> None:
+    TableWriter(account).write(0)
+    lost = FaultInjector(on("put", fault, name=lambda name: name.endswith(what), times=1))
+    writer = TableWriter(account.restarted(lost))
+    writer.write(1)
+    writer.write(2)
+    table = iceberg_table(account.container("container"))
+    assert [1, 2, 3] == [each.snapshot_id for each in table.snapshots()]
+    assert 3 == newest_table(writer.log)[0]
+    assert writer.live() == planned(table)
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_process_that_dies_in_the_midst_is_followed_by_one_that_goes_on(account: MemoryAccount, number: int) -> None:
+    """At each request to the metadata of the table."""
+    TableWriter(account).write(0)
+    count = itertools.count(1)
+    in_metadata = FaultInjector(
+        lambda each: Crash(after_effect=number % 2 == 0) if "_iceberg" in each.name and next(count) == number else None
+    )
+    with contextlib.suppress(ProcessDied):
+        TableWriter(account.restarted(in_metadata)).write(1)
+    writer = TableWriter(account)
+    writer.write(2)
+    table = iceberg_table(writer.container)
+    assert 3 == len(planned(table))
+    assert writer.live() == planned(table)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_newest_table_has_what_was_live_at_its_version(account: MemoryAccount, seed: int) -> None:
+    """Of several writers, each with a checkpoint now and then, beside others without a table."""
+    draw = random.Random(seed)
+    writers = [TableWriter(account, seed=each, checkpointInterval=str(draw.choice((1, 2, 3)))) for each in range(3)]
+    writers.append(TableWriter(account, seed=3, icebergTable="false"))
+    for batch in range(15):
+        writer = draw.choice(writers)
+        writer.write(batch, overwrite=draw.random() < 0.2)
+        _, table = newest_table(writer.log)
+        if table is not None:
+            live = blobs_live_at(writer.log, table.version)
+            assert sorted(blob.name for blob in live) == planned(iceberg_table(writer.container))
+            assert table.snapshots == tuple(sorted(table.snapshots, key=lambda each: each["snapshot-id"]))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from foundation.errors import ConfigurationError, NotFoundError
 from tests.azureblob_source.iceberg_files import ROOT, TableWriter, iceberg_table, planned
 from tests.azureblob_source.write.sink_rows import new_account
 
-WITHOUT = {"icebergTable": "false", "checkpointInterval": "64"}
+WITHOUT: dict[str, Any] = {"icebergTable": "false", "checkpointInterval": "64"}
 
 
 @pytest.fixture
