@@ -35,7 +35,6 @@ from azure_account.options.option_table import (
 )
 from azure_account.values import BLOCKS_OF_A_BLOB, BYTES_OF_A_BLOCK
 from azureblob_source.foreign_options import HINTS
-from azureblob_source.iceberg.paths import SCHEMES
 from azureblob_source.spark_options import OWN
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ LATEST = "latest"
 STATIC, DYNAMIC = "static", "dynamic"
 NONE = "none"
 ADD_COLUMNS, FIXED = "addColumns", NONE
+ICEBERG_SCHEMES = ("abfss", "abfs", "wasbs", "wasb")
 MOST_BOUNDS_COLUMNS = 16
 FAIL = "fail"
 IGNORE = "ignore"
@@ -258,7 +258,13 @@ SINK = OptionTable(
             help="`true`: each checkpoint of the log is also an [Iceberg table](ICEBERG.md).",
             group="Iceberg",
         ),
-        Option("icebergPaths", one_of(*SCHEMES), SCHEMES[0], "Scheme of the paths in its metadata.", "Iceberg"),
+        Option(
+            "icebergPaths",
+            one_of(*ICEBERG_SCHEMES),
+            ICEBERG_SCHEMES[0],
+            "Scheme of the paths in its metadata.",
+            "Iceberg",
+        ),
         Option(
             "closeTimeoutMs", milliseconds(), 300_000, "Time limit for publishing the blobs of a batch.", "Uploading"
         ),

@@ -30,7 +30,7 @@ from azure_account.cli.texts import documents, new_table, plural, time_text
 from azure_account.options.settings import account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.cli import output
-from azureblob_source.iceberg.paths import SCHEMES, root
+from azureblob_source.iceberg.paths import root
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import BATCHES, log_stream
@@ -44,7 +44,7 @@ from azureblob_source.maintenance.reverting import carry_out as revert
 from azureblob_source.maintenance.reverting import plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import check_retention, plan_vacuum, vacuum
-from azureblob_source.options import TABLE
+from azureblob_source.options import ICEBERG_SCHEMES, TABLE
 from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
@@ -348,12 +348,14 @@ def iceberg_command(
     where: Stream,
     common: CommonOptions,
     *,
-    paths: Annotated[str, Option(metavar="SCHEME", help=f"Scheme of its paths: {', '.join(SCHEMES)}.")] = SCHEMES[0],
+    paths: Annotated[
+        str, Option(metavar="SCHEME", help=f"Scheme of its paths: {', '.join(ICEBERG_SCHEMES)}.")
+    ] = ICEBERG_SCHEMES[0],
 ) -> None:
     """Make the Iceberg table of a stream, or bring it up to date. Publishes committed batches first."""
     shell = shell_of(ctx)
-    if paths not in SCHEMES:
-        raise ConfigurationError(f"--paths is {paths!r}; choose among {', '.join(SCHEMES)}.")
+    if paths not in ICEBERG_SCHEMES:
+        raise ConfigurationError(f"--paths is {paths!r}; choose among {', '.join(ICEBERG_SCHEMES)}.")
     place = _place(shell, where, common)
     of = place.log(shell)
     table = make_iceberg_table(of, root(of.container.url, paths), place.draft(shell), Publisher(place.container))

@@ -36,7 +36,7 @@ _MAIN = "main"
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class TableSnapshot:
     """What is live at a version of the log.
 
     timestamp: milliseconds since 1970 UTC. manifest_list: its path. blobs, rows, bytes: totals.
@@ -55,7 +55,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Table:
+class IcebergTable:
     """An Iceberg table. uuid: see `table_uuid`. location: the path above its metadata.
 
     schemas: all so far, by schema id, as JSON without the id; those of snapshots that are gone stay, so that no id is
@@ -80,10 +80,10 @@ class Table:
         """The ids of all columns so far, by path."""
         return {path: id_ for schema in self.schemas for path, id_ in ids_in(schema).items()}
 
-    def with_rows(self, rows: AvroSchema, written: Sequence[AvroSchema], ids: Mapping[str, int]) -> Table:
+    def with_rows(self, rows: AvroSchema, written: Sequence[AvroSchema], ids: Mapping[str, int]) -> IcebergTable:
         """The table with the schema of these rows. written: the schemas of the blobs. ids: of paths, old ones too.
 
-        A table whose columns have other ids begins anew: it has one mapping of names for all its snapshots.
+        A table whose columns have other ids begins again: it has one mapping of names for all its snapshots.
         `NotInIcebergError` says why Iceberg's readers would not read the rows as they are.
         """
         check_written(rows, written)
@@ -99,7 +99,7 @@ class Table:
             mapping=name_mapping(rows, ids),
         )
 
-    def with_snapshot(self, added: Snapshot) -> Table:
+    def with_snapshot(self, added: TableSnapshot) -> IcebergTable:
         """The table at a version, which takes the place of a snapshot at the same one.
 
         Timestamps never decrease, whatever the clocks of two writers say: readers refuse a log that goes back.
@@ -127,7 +127,7 @@ class Table:
         return replace(self, snapshots=(*kept, snapshot))
 
 
-def _remains(snapshot: Mapping[str, Any], added: Snapshot) -> bool:
+def _remains(snapshot: Mapping[str, Any], added: TableSnapshot) -> bool:
     """Whether the blobs of a snapshot before the one that is added are there."""
     summary = snapshot["summary"]
     return int(summary[VERSION]) >= added.oldest and int(summary[_KEPT_FROM]) == added.kept_from
@@ -139,7 +139,7 @@ def table_uuid(log_id: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
 
 
-def to_json(table: Table) -> bytes:
+def to_json(table: IcebergTable) -> bytes:
     """The table as its metadata file has it. It has a snapshot at least."""
     newest = table.snapshots[-1]
     document = {
@@ -170,13 +170,13 @@ def to_json(table: Table) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def from_json(data: bytes) -> Table:
+def from_json(data: bytes) -> IcebergTable:
     """The table that a metadata file has. ValueError, KeyError or TypeError if this package has not written it."""
     document = json.loads(data)
     if any(each["summary"][VERSION] != str(each["snapshot-id"] - 1) for each in document["snapshots"]):
         raise ValueError("it has a snapshot that is no version of the log")
     schemas = {each["schema-id"]: each for each in document["schemas"]}
-    return Table(
+    return IcebergTable(
         uuid=str(document["table-uuid"]),
         location=str(document["location"]),
         schemas=tuple(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-SCHEMES = ("abfss", "abfs", "wasbs", "wasb")
-"""The first one is what engines and catalogs take everywhere."""
+ABFSS = "abfss"
+"""The scheme that engines and catalogs take everywhere."""
 _SUFFIX = "core.windows.net"
 
 
-def root(container_url: str, scheme: str) -> str:
+def root(container_url: str, scheme: str = ABFSS) -> str:
     """What stands before the name of a blob: `abfss://<container>@<account>.dfs.core.windows.net/`.
 
     An emulator, whose URL has the account in its path, gets the host that its account would have in Azure.

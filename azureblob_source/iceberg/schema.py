@@ -224,7 +224,7 @@ def _value(avro: AvroType, path: str) -> AvroType:
 
 
 def _primitive(avro: AvroType, path: str) -> str:
-    """Iceberg's name of a type that has no other in it; `null` is none that a column can have."""
+    """Iceberg's name of a type that has no other in it; no column has `null`."""
     if avro.logical == "decimal":
         if avro.precision > _MAX_PRECISION:
             raise _lacking(path, avro, f"Iceberg's decimals have {_MAX_PRECISION} digits at most")

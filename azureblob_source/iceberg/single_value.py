@@ -24,7 +24,7 @@ _NUMBERS = {
 
 
 def encoded(avro: AvroType, value: float | str) -> bytes | None:
-    """A bound of a column of this type; None if the type has no bounds here, or the value is none that readers take.
+    """A bound of a column of this type; None if the type has no bounds here, or readers would not take the value.
 
     value: a date in days, a timestamp in microseconds, a decimal unscaled. Of floats and doubles the caller gives a
       lower bound of zero as -0.0 and an upper one as 0.0, since readers take these for two values in this order.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from arrow_avro import AvroSchema
-    from azureblob_source.iceberg.metadata import Table
+    from azureblob_source.iceberg.metadata import IcebergTable
     from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
     from azureblob_source.log.checkpoint.table_columns import TableColumns
     from azureblob_source.log.commit_log import CommitLog
@@ -58,7 +58,7 @@ def checkpoint_in_commit(log: CommitLog, last: LogEntry, table_paths: str | None
         logger.warning(text, log.stream, last.version, error if known else repr(error), exc_info=not known)
 
 
-def make_table(log: CommitLog, last: LogEntry, paths: str, *, most: int | None = None) -> Table | None:
+def make_table(log: CommitLog, last: LogEntry, paths: str, *, most: int | None = None) -> IcebergTable | None:
     """Make the checkpoint at `last`, which is published, and the Iceberg table at it; returns the table.
 
     paths: their root, see `iceberg.paths`. most: as of `make_checkpoint`. `NotInIcebergError` says why there is no

@@ -16,7 +16,7 @@ from arrow_avro import header_schema, superset
 from azure_account.readback import ATTEMPTS
 from azure_account.values import IF_ABSENT, BlobAttributes, Done
 from azureblob_source.iceberg.field_ids import assigned
-from azureblob_source.iceberg.metadata import Snapshot, Table, from_json, table_uuid, to_json
+from azureblob_source.iceberg.metadata import IcebergTable, TableSnapshot, from_json, table_uuid, to_json
 from azureblob_source.iceberg.schema import NotInIcebergError
 from azureblob_source.log.naming import (
     checkpoint_name,
@@ -41,7 +41,7 @@ _JSON = BlobAttributes(content_type="application/json")
 _TEXT = BlobAttributes(content_type="text/plain")
 
 
-def put_table(log: CommitLog, checkpoint: LogCheckpoint, entry: LogEntry, root: str) -> Table:
+def put_table(log: CommitLog, checkpoint: LogCheckpoint, entry: LogEntry, root: str) -> IcebergTable:
     """Put the table at a checkpoint, unless a newer one is there; returns the newest one.
 
     entry: that of the checkpoint's version. root: of the paths, see `iceberg.paths`. `NotInIcebergError` says why there
@@ -65,7 +65,7 @@ def put_table(log: CommitLog, checkpoint: LogCheckpoint, entry: LogEntry, root: 
     raise ConflictError("put", f"{name} in {log.container.url}", "other writers put it", step, attempts=ATTEMPTS)
 
 
-def newest_table(log: CommitLog) -> tuple[int, Table | None]:
+def newest_table(log: CommitLog) -> tuple[int, IcebergTable | None]:
     """The newest table and its number: 0 if there is none; None for one that this package has not written."""
     if log.notes.table is None:
         number, data = _newest_metadata(log)
@@ -75,7 +75,7 @@ def newest_table(log: CommitLog) -> tuple[int, Table | None]:
                 table = from_json(data)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 name = table_name(log.stream, number)
-                logger.warning("%s is none of this package's, and is followed by a new table: %r", name, error)
+                logger.warning("%s is not of this package, and is followed by a new table: %r", name, error)
         log.notes.table = number, table
     return log.notes.table
 
@@ -108,10 +108,14 @@ def _get(log: CommitLog, name: str) -> bytes | None:
         return None
 
 
-def _extended(log: CommitLog, before: Table | None, checkpoint: LogCheckpoint, entry: LogEntry, root: str) -> Table:
+def _extended(
+    log: CommitLog, before: IcebergTable | None, checkpoint: LogCheckpoint, entry: LogEntry, root: str
+) -> IcebergTable:
     """The table at a checkpoint, after the one before. `NotInIcebergError` if there is none."""
     uuid, location = table_uuid(checkpoint.log_id), f"{root}{table_location(log.stream)}"
-    table = Table(uuid, location) if before is None or before.uuid != uuid else replace(before, location=location)
+    table = (
+        IcebergTable(uuid, location) if before is None or before.uuid != uuid else replace(before, location=location)
+    )
     written = [header_schema(log.schema_text(each), blob=schema_name(log.stream, each)) for each in entry.live_schemas]
     if written:
         try:
@@ -124,7 +128,7 @@ def _extended(log: CommitLog, before: Table | None, checkpoint: LogCheckpoint, e
     _check_names(log, checkpoint, table.version)
     manifests = checkpoint.manifests
     return table.with_snapshot(
-        Snapshot(
+        TableSnapshot(
             checkpoint.version,
             microseconds(datetime.fromisoformat(checkpoint.timestamp)) // 1000,
             f"{root}{checkpoint_name(log.stream, checkpoint.version)}",

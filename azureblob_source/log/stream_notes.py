@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from azure_account.values import BlobAttributes
-    from azureblob_source.iceberg.metadata import Table
+    from azureblob_source.iceberg.metadata import IcebergTable
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class StreamNotes:
     schemas: set[str] = field(default_factory=set)
     schema_texts: dict[str, str] = field(default_factory=dict)
     checkpoint: int | None = None
-    table: tuple[int, Table | None] | None = None
+    table: tuple[int, IcebergTable | None] | None = None
     no_table: str = ""
     probed: list[tuple[BlobAttributes, bool]] = field(default_factory=list)
 

@@ -12,13 +12,13 @@ from azureblob_source.log.roll_forward import publish_committed
 from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
-    from azureblob_source.iceberg.metadata import Table
+    from azureblob_source.iceberg.metadata import IcebergTable
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import Draft
     from azureblob_source.log.publish import Publisher
 
 
-def make_iceberg_table(log: CommitLog, paths: str, draft: Draft, publisher: Publisher) -> Table:
+def make_iceberg_table(log: CommitLog, paths: str, draft: Draft, publisher: Publisher) -> IcebergTable:
     """Make the table of a stream at its head, once that is published. paths: the root of its paths.
 
     draft, publisher: as of `publish_committed`. `NotFoundError` if there is no log; `ConfigurationError` says why the
@@ -35,10 +35,10 @@ def make_iceberg_table(log: CommitLog, paths: str, draft: Draft, publisher: Publ
     except NotInIcebergError as reason:
         step = "Read the stream with this package, or write it to another one without that."
         raise ConfigurationError("make the Iceberg table of", place, str(reason), step) from reason
-    return cast("Table", made)  # only a step within a commit may be left to a later one
+    return cast("IcebergTable", made)  # only a step within a commit may be left to a later one
 
 
-def refresh_table(log: CommitLog, draft: Draft, publisher: Publisher) -> Table | None:
+def refresh_table(log: CommitLog, draft: Draft, publisher: Publisher) -> IcebergTable | None:
     """Bring the table of a stream up to date, if it has one. Errors as of `make_iceberg_table`."""
     _, before = newest_table(log)
     if before is None:

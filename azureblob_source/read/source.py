@@ -365,7 +365,7 @@ class SnapshotReader(BaseReader, DataSourceReader):
         return StructType([columns[name] for name in self.returned])
 
     def pushLimit(self, limit: int) -> bool:  # noqa: N802
-        """End each partition after so many rows; False, and it is not applied, if filters were pushed.
+        """End each partition after `limit` rows; False, and it is not applied, if filters were pushed.
 
         Spark does not call this, up to 4.3. The engine applies the limit to all partitions together.
         """

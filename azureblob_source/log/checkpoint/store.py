@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from azure_account.values import ALWAYS, IF_ABSENT, Conflict, Done, Unknown
-from azureblob_source.iceberg.paths import SCHEMES, root
+from azureblob_source.iceberg.paths import root
 from azureblob_source.log.checkpoint.live_table import LIVE
 from azureblob_source.log.checkpoint.manifest import digest_of, manifest_bytes, manifest_table, without
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile, list_bytes, read_list
@@ -41,7 +41,7 @@ class LogCheckpointStore:
 
     def __init__(self, container: BlobContainer, stream: str) -> None:
         self._container, self._stream = container, stream
-        self.root = root(container.url, SCHEMES[0])
+        self.root = root(container.url)
         """What stands before the names of blobs in the paths that are written."""
         self._last: tuple[str, pa.Table] | None = None
         """The manifest written last, which the next checkpoint is likely to need."""

@@ -12,11 +12,11 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from arrow_avro import AvroSchema, header_schema, superset
 from azureblob_source.iceberg.field_ids import assigned
-from azureblob_source.iceberg.metadata import MAX_SNAPSHOTS, Snapshot, Table, from_json, table_uuid, to_json
+from azureblob_source.iceberg.metadata import MAX_SNAPSHOTS, IcebergTable, TableSnapshot, from_json, table_uuid, to_json
 from azureblob_source.iceberg.schema import NotInIcebergError
 
 LOCATION = "abfss://data@acme.dfs.core.windows.net/flights/_iceberg"
-NEW = Table(table_uuid("log"), LOCATION)
+NEW = IcebergTable(table_uuid("log"), LOCATION)
 
 
 def schema(**columns: Any) -> AvroSchema:
@@ -24,19 +24,19 @@ def schema(**columns: Any) -> AvroSchema:
     return header_schema(json.dumps({"type": "record", "name": "row", "fields": fields}), blob="a")
 
 
-def snapshot(version: int, *, timestamp: int | None = None, oldest: int = 0, kept_from: int = 0) -> Snapshot:
+def snapshot(version: int, *, timestamp: int | None = None, oldest: int = 0, kept_from: int = 0) -> TableSnapshot:
     at = 1_700_000_000_000 + version if timestamp is None else timestamp
     path = f"{LOCATION}/metadata/snap-{version}.avro"
-    return Snapshot(version, at, path, 3, 200, 5_000, oldest, kept_from)
+    return TableSnapshot(version, at, path, 3, 200, 5_000, oldest, kept_from)
 
 
-def with_rows(table: Table, ids: dict[str, int], *written: AvroSchema) -> Table:
+def with_rows(table: IcebergTable, ids: dict[str, int], *written: AvroSchema) -> IcebergTable:
     rows = superset(written)
     ids.update(assigned(rows, ids))
     return table.with_rows(rows, written, ids)
 
 
-def read(table: Table) -> TableMetadataV2:
+def read(table: IcebergTable) -> TableMetadataV2:
     """The table by pyiceberg, which checks it. Nothing is lost on the way."""
     assert table == from_json(to_json(table))
     found = TableMetadataUtil.parse_raw(to_json(table).decode())

@@ -141,7 +141,7 @@ def test_a_table_that_another_program_has_changed_is_followed_by_a_new_one(
     writer = TableWriter(account)
     with caplog.at_level(logging.WARNING):
         writer.write(1)
-    assert "v2.metadata.json is none of this package's" in caplog.text
+    assert "v2.metadata.json is not of this package" in caplog.text
     assert [2] == [each.snapshot_id for each in iceberg_table(container).snapshots()]
     assert writer.live() == planned(iceberg_table(container))
 
