@@ -22,6 +22,7 @@ from azureblob_source.log.entry import LogEntry, to_json
 from azureblob_source.log.naming import log_name
 from azureblob_source.write.options import sink_options
 from benchmarks.planning import planning
+from benchmarks.planning_peers import planning_beside_peers
 from benchmarks.report import Report
 from benchmarks.rounds import seconds
 from tools.azurite import running_azurite
@@ -44,12 +45,13 @@ _WHOLE, _VACUUMED = "whole", "vacuumed"
 
 
 def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a log has no rows
-    """Four tables: requests and time to find the head, planning, planning of a year."""
+    """Five tables: requests and time to find the head, planning, planning of a year, planning beside peers."""
     note = f"known: from a version {BEHIND} entries ago. vacuumed: cold, as many entries as were taken away before."
     return [
         Report("Requests to find the head of a log", [_counted(length) for length in COUNTED], note),
         Report("Milliseconds to find the head of a log, on the emulator", _timed(rounds), f"medians of {rounds}"),
         *planning(),
+        planning_beside_peers(rounds),
     ]
 
 
