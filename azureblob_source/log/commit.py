@@ -24,6 +24,7 @@ Why this order holds (each clause is a test):
     deleted by hand.
   * The repeat of a voided batch is committed again, in another entry, which can be voided in turn, any number of times.
   * The void of a stream's part of a batch entry counts for the part of that batch entry only, not for the next one's.
+    So does the part itself, also if a vacuum has deleted it.
   * A batch is acknowledged only when the entry in effect for it is published. A process that has found an entry of its
     transaction, or was paused since it put one, reads the status of that entry now (`status.py`), goes on to the entry
     that has replaced it, and publishes nothing that was revoked. Only the same transaction and version replaces it.
@@ -162,7 +163,7 @@ def _commit_and_publish_once(
     """Commit, then publish the entry in effect for the batch; returns it, and why it could not be published."""
     entry = commit_entry(log, draft, publisher)
     while entry.transaction == draft.transaction:
-        of_batch = entry.batch_version if isinstance(entry, LogEntry) else None
+        of_batch = entry.batch_version
         if of_batch is not None and draft.batch_version is not None and of_batch != draft.batch_version:
             if of_batch > draft.batch_version:
                 break
@@ -210,7 +211,7 @@ def _committed_before(log: CommitLog, head: LogEntry | None, draft: Draft, publi
         return _committed_before(log, newer, draft, publisher)
     if last.version == transaction.version and last.entry in {VOIDED, draft.replaces}:
         return None
-    entry = read_or_gone(log, last.entry, replace(transaction, version=last.version))
+    entry = read_or_gone(log, transaction.id, last)
     if last.version > transaction.version:
         logger.warning(
             "%s: batch %s of %s was committed before batch %s; this repeat of it is ignored",

@@ -327,11 +327,12 @@ class LogEntry(Change):
 class GoneEntry:
     """What is known of an entry that is not in the log any more: a vacuum has deleted it, or it was voided.
 
-    transaction: the one that it committed. version: None if it was voided.
+    transaction: the one that it committed. version: None if it was voided. batch_version: as of `LastCommitted`.
     """
 
     transaction: Transaction
     version: int | None
+    batch_version: int | None
 
 
 AnyEntry: TypeAlias = LogEntry | GoneEntry

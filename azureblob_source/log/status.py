@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import LastCommitted
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def _by_transaction(log: CommitLog, entry: AnyEntry) -> Status:
         return Published(frozenset() if isinstance(entry, GoneEntry) else frozenset(b.name for b in entry.blobs))
     if last.version < transaction.version or last.entry == VOIDED:  # lower: the entry was reverted
         return Voided()
-    return Replaced(read_or_gone(log, last.entry, transaction))
+    return Replaced(read_or_gone(log, transaction.id, last))
 
 
 def newest_batch_entry(log: CommitLog, head: LogEntry) -> LogEntry:
@@ -93,13 +94,14 @@ def newest_batch_entry(log: CommitLog, head: LogEntry) -> LogEntry:
     return head
 
 
-def read_or_gone(log: CommitLog, version: int, transaction: Transaction) -> AnyEntry:
-    """The entry that has committed a transaction, by the `version` that a later entry lists for it."""
-    if version == VOIDED:
-        return GoneEntry(transaction, None)
+def read_or_gone(log: CommitLog, id_: str, last: LastCommitted) -> AnyEntry:
+    """The entry that holds the last version of a transaction id."""
+    transaction = Transaction(id_, last.version)
+    if last.entry == VOIDED:
+        return GoneEntry(transaction, None, last.batch_version)
     try:
-        return log.read(version)
+        return log.read(last.entry)
     except NotFoundError:
-        if version >= log.kept_from:
+        if last.entry >= log.kept_from:
             raise
-    return GoneEntry(transaction, version)
+    return GoneEntry(transaction, last.entry, last.batch_version)

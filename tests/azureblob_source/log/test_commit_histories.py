@@ -18,6 +18,7 @@ EVENTS = (
     "replaced replacement",
     "replaced batch entry",
     "replaced replacement of a batch entry",
+    "replaced part that a vacuum has deleted",
     "voided overwrite",
     "voided replacement",
     "zombie's put after a void",

@@ -21,6 +21,7 @@ from azure_account.memory.faults import (
     Throttle,
     TimeOut,
     at,
+    on,
 )
 from azure_account.values import BlobAttributes
 from azureblob_source.log import entry as log_entry
@@ -39,6 +40,7 @@ from azureblob_source.maintenance.vacuum import (
     plan_vacuum,
     vacuum,
 )
+from azureblob_source.write import batch as batch_module
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from tests.azureblob_source.log.committing import committed, published
 from tests.azureblob_source.write.sink_rows import committer, new_account, plan_of, stage_rows, visible_rows
@@ -338,7 +340,7 @@ def test_a_batch_whose_entry_was_vacuumed_counts_as_done() -> None:
     published(log_over(account), other, Publisher(account.container("container")))
     account.clock.sleep(DAY)
     run(account, 0)
-    assert GoneEntry(Transaction("q", 2), 2) == write(account, 2)
+    assert GoneEntry(Transaction("q", 2), 2, None) == write(account, 2)
     assert [3] == [entry.version for entry in log_over(account).history()]
     assert write(account, 3).version == 4
 
@@ -431,3 +433,29 @@ def test_a_repeat_writes_nothing_to_a_stream_whose_entry_of_the_batch_was_vacuum
     repeat(3)
     rows = {stream: [row["n"] for row in rows] for stream, rows in visible_rows(account).items()}
     assert {"x": [3], "y": [2]} == rows
+
+
+def test_a_batch_entry_that_replaces_another_is_written_where_the_earlier_part_was_vacuumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A driver dies between two streams, the first is vacuumed, and the repeat sends the second one's row to it."""
+    monkeypatch.setattr(batch_module, "_STREAMS_AT_ONCE", 1)
+    account = new_account()
+    schema = pa.schema([("s", pa.string()), ("n", pa.int64())])
+    plan = plan_of(schema, "container", streamColumn="s")
+
+    def write_rows(transaction: str, streams: list[str], numbers: list[int], faults: FaultInjector) -> None:
+        container, batch = account.restarted(faults).container("container"), pa.record_batch([streams, numbers], schema)
+        staged = stage_rows(container, plan, [batch], seed=numbers[0])
+        committer(container, plan, numbers[0]).commit([staged], Transaction(transaction, 0))
+
+    dies = FaultInjector(on("put", Crash(), name=lambda name: name == log_name("y", 0)))
+    with pytest.raises(ProcessDied):
+        write_rows("q", ["x", "y"], [1, 2], dies)
+    write_rows("other", ["x"], [3], FaultInjector())
+    account.clock.sleep(8 * DAY)
+    assert 1 == len(run(account, 0, stream="x").outdated)
+    write_rows("q", ["x", "y"], [2, 1], FaultInjector())
+    assert {"x": [2, 3], "y": [1]} == {
+        stream: sorted(row["n"] for row in rows) for stream, rows in visible_rows(account).items()
+    }

@@ -60,6 +60,11 @@ MUTANTS: dict[str, Mutant] = {
     "a batch entry that was replaced is taken to be in effect": replaced(
         "azureblob_source.write.batch:_newest_of", lambda _, entry: entry
     ),
+    "a part that a vacuum has deleted is taken for that of every batch entry": edited(
+        "azureblob_source.log.commit:_commit_and_publish_once",
+        "entry.batch_version",
+        "entry.batch_version if isinstance(entry, LogEntry) else None",
+    ),
     "a blob is deleted whatever attempt it carries": edited(
         "azureblob_source.log.publish:still_there", "attempt == removal.attempt", "attempt is not None"
     ),

@@ -242,6 +242,7 @@ class Truth(histories.Truth):
         else:
             self.seen["replacement"] += 1
             self.seen["replaced replacement"] += again
+            self.seen["replaced part that a vacuum has deleted"] += replaced.version < self.first[stream]
         self.seen["second expiry"] += again
 
     def protect(self) -> None:
