@@ -43,6 +43,8 @@ from arrow_avro.types import (
 from foundation.errors import ConfigurationError, CorruptError
 
 _ONLY_COLUMN = "value"
+ADJUST_TO_UTC = "adjust-to-utc"
+"""Attribute of Iceberg's: its readers take a timestamp without it for one of local time."""
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What malformed schemas raise in fastavro and in the code that walks over them."""
 
@@ -263,7 +265,9 @@ def _leaf(arrow: pa.DataType, path: tuple[str, ...]) -> Any:
     if arrow_is.is_time(arrow):
         return {"type": "long", "logicalType": "time-micros"}
     if arrow_is.is_timestamp(arrow):
-        return {"type": "long", "logicalType": "timestamp-micros" if arrow.tz else "local-timestamp-micros"}
+        if arrow.tz is None:
+            return {"type": "long", "logicalType": "local-timestamp-micros"}
+        return {"type": "long", "logicalType": "timestamp-micros", ADJUST_TO_UTC: True}
     if arrow_is.is_duration(arrow):
         return {"type": "long", CATALYST_TYPE: DAY_TIME_INTERVAL}
     raise IncompatibleTypeError(path, f"Arrow type {arrow} has no Avro type")

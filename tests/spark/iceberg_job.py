@@ -16,6 +16,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from arrow_avro import CODECS
 from tests.spark.avro_to_parquet import NOT_TO_BE_HAD
 from tools.spark_session import local_spark
 
@@ -79,8 +80,7 @@ class Job:
     def planned(self, stream: str, column: str | None = None, value: Any = None) -> int:
         """The number of files that Iceberg plans to read, for the rows with a value or for all."""
         jvm: Any = self.spark._jvm
-        tables = jvm.org.apache.iceberg.hadoop.HadoopTables(self.spark._jsc.hadoopConfiguration())
-        scan = tables.load(self._path(stream)).newScan()
+        scan = self.java_table(stream).newScan()
         if column is not None:
             scan = scan.filter(jvm.org.apache.iceberg.expressions.Expressions.equal(column, value))
         tasks, count = scan.planFiles().iterator(), 0
@@ -88,6 +88,12 @@ class Job:
             tasks.next()
             count += 1
         return count
+
+    def java_table(self, stream: str) -> Any:
+        """The table as Iceberg's Java library has it."""
+        jvm: Any = self.spark._jvm
+        tables = jvm.org.apache.iceberg.hadoop.HadoopTables(self.spark._jsc.hadoopConfiguration())
+        return tables.load(self._path(stream))
 
     def snapshots(self, stream: str) -> list[int]:
         """The ids of the table's snapshots."""
@@ -125,6 +131,46 @@ def types(job: Job) -> Any:
     job.write("types", query)
     read = job.table("types")
     return {"written": typed(job.spark.sql(query)), "read": typed(read), "kinds": read.dtypes}
+
+
+def given_types(job: Job) -> Any:
+    """Avro types that only a given schema has."""
+    kinds: dict[str, Any] = {
+        "choice": {"type": "enum", "name": "choice", "symbols": ["a", "b"]},
+        "four": {"type": "fixed", "name": "four", "size": 4},
+        "at": {"type": "long", "logicalType": "timestamp-millis"},
+        "price": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+    }
+    fields = [{"name": name, "type": ["null", kind]} for name, kind in kinds.items()]
+    schema = json.dumps({"type": "record", "name": "given", "fields": fields})
+    query = (
+        "SELECT 'b' AS choice, X'00010203' AS four, TIMESTAMP'1969-12-31 23:59:59.999Z' AS at, 1.25BD AS price "
+        "UNION ALL SELECT NULL, NULL, NULL, NULL"
+    )
+    job.write("given_types", query, avroSchema=schema)
+    read = job.table("given_types")
+    return {"rows": typed(read), "written": typed(job.spark.sql(query)), "kinds": read.dtypes}
+
+
+def codecs(job: Job) -> Any:
+    """A version of each codec."""
+    for number, codec in enumerate(CODECS):
+        job.write("codecs", f"SELECT {number} AS id, repeat('x', 1000) AS text", codec=codec)
+    return sorted(row.id for row in job.table("codecs").collect())
+
+
+def generic(job: Job) -> Any:
+    """The Java classes of values by Iceberg's own reader, on which those of Trino and others are built."""
+    job.write(
+        "generic", "SELECT TIMESTAMP'1969-12-31 23:59:59.999999Z' AS at, DATE'2013-01-31' AS day, 1.25BD AS price"
+    )
+    jvm: Any = job.spark._jvm
+    record = jvm.org.apache.iceberg.data.IcebergGenerics.read(job.java_table("generic")).build().iterator().next()
+    values = [record.getField(name) for name in ("at", "day", "price")]
+    return [
+        [value.getClass().getSimpleName(), value.toString()] if hasattr(value, "getClass") else str(value)
+        for value in values
+    ]
 
 
 def evolved(job: Job) -> Any:
@@ -180,7 +226,7 @@ def by_command(job: Job) -> Any:
     return {"rows": shown(job.table("by_command"))}
 
 
-SCENARIOS = (types, evolved, partitions, overwritten, vacuumed, by_command)
+SCENARIOS = (types, given_types, codecs, generic, evolved, partitions, overwritten, vacuumed, by_command)
 
 
 def main(connection: str, account: str, key: str, port: str) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 import pytest
 
+from arrow_avro import CODECS
 from tests.spark.avro_to_parquet import NOT_TO_BE_HAD
 from tests.spark.iceberg_job import TYPES
 
@@ -47,6 +48,23 @@ def test_values_of_all_types_are_those_that_were_written(found: dict[str, Any]) 
         "short": "int",
         "map_by_struct": "map<struct<x:int,y:string>,bigint>",
     }.items() <= kinds.items()
+
+
+def test_values_of_avro_types_that_a_given_schema_has(found: dict[str, Any]) -> None:
+    given = found["given_types"]
+    assert given["written"] == given["rows"]
+    kinds = {"choice": "string", "four": "binary", "at": "timestamp", "price": "decimal(9,2)"}
+    assert kinds == dict(given["kinds"])
+
+
+def test_a_timestamp_is_one_of_a_time_zone_to_readers_that_ask_the_file(found: dict[str, Any]) -> None:
+    at, day, price = found["generic"]
+    assert ["OffsetDateTime", "1969-12-31T23:59:59.999999Z"] == at
+    assert (["LocalDate", "2013-01-31"], "1.25") == (day, price)
+
+
+def test_files_of_each_codec(found: dict[str, Any]) -> None:
+    assert list(range(len(CODECS))) == found["codecs"]
 
 
 def test_columns_that_were_added_and_widened(found: dict[str, Any]) -> None:
