@@ -81,7 +81,7 @@ LOSSES: dict[str, tuple[Mutant, str]] = {
         "its blocks have 0",
     ),
     "a blob of a task is not committed": (
-        edited(f"{WRITE}.batch:BatchCommitter.commit", "for blob in task.blobs]", "for blob in task.blobs[1:]]"),
+        edited(f"{WRITE}.batch:BatchCommitter.commit", "blobs_of(staged)", "blobs_of(staged)[1:]"),
         "the blobs of the tasks",
     ),
     "a stream loses a blob": (
