@@ -89,6 +89,10 @@ class CommitLog:
         """Entries up to the newest, which were read before the head was looked for."""
         self._just_read: dict[int, LogEntry] = {}
         """The same once the head is known: they were read before the boundary."""
+        self._version_0: LogEntry | None = None
+        """The entry that was read with them."""
+        self._by_hint = False
+        """Whether the search for the head began at the hint."""
 
     def facts(self) -> LogFacts:
         """What another process can begin with, which then does not search for it."""
@@ -126,8 +130,12 @@ class CommitLog:
                 found = self._without_strays(found, self._find(start))
             first = self.refresh_boundary().first
             if found is not None and found.version >= first:
-                head = found
-                break
+                if self._is_of_oldest(found, start, first):
+                    head = found
+                    break
+                self.notes.checkpoint, self._ahead, self._by_hint = -1, {}, False
+                start = self._start(known)
+                continue
             head, self._ahead = None, {}
             start = first if newest < first else self._find_oldest(first)
         if head is None and self._head is not None:
@@ -135,7 +143,7 @@ class CommitLog:
         own = (
             {} if head is None else {each.version: each for each in self._ahead.values() if each.log_id == head.log_id}
         )
-        self._ahead, self._just_read = {}, own
+        self._ahead, self._just_read, self._version_0, self._by_hint = {}, own, None, False
         self._keep(head)
         return head
 
@@ -152,12 +160,24 @@ class CommitLog:
         )
         if newest is None or newest < known:
             return
-        versions = [*{known, newest}] if base is None else [*range(base.version, newest + 1)]
-        found = self._find_all(versions, 4 * self.readers)
-        is_own = base is None or all(entry.log_id == base.log_id for entry in found.values())
-        at_given = found.get(-1 if given.version is None else given.version)
-        if len(found) == len(versions) and is_own and (at_given is None or at_given.write_id == given.write_id):
-            self._ahead = found
+        versions = {known, newest} if base is None else {*range(base.version, newest + 1)}
+        found = self._find_all([*versions | ({0} if hint == known else set())], 4 * self.readers)
+        self._version_0 = found.get(0)
+        ahead = {version: found[version] for version in versions if version in found}
+        is_own = base is None or all(entry.log_id == base.log_id for entry in ahead.values())
+        at_given = ahead.get(-1 if given.version is None else given.version)
+        if len(ahead) == len(versions) and is_own and (at_given is None or at_given.write_id == given.write_id):
+            self._ahead, self._by_hint = ahead, at_given is None
+
+    def _is_of_oldest(self, found: LogEntry, start: int, first: int) -> bool:
+        """Whether the newest entry is of the log that has the oldest. The hint may be that of a deleted log.
+
+        start: where the search began. first: the first version that counts.
+        """
+        if not self._by_hint or start <= first:
+            return True
+        oldest = self._version_0 if first == 0 and self._version_0 is not None else self._find(first)
+        return oldest is not None and oldest.log_id == found.log_id
 
     def _after_known(self, known: LogEntry, found: LogEntry) -> LogEntry:
         """The newest entry of the log of `known`, which this object has read before; `found` is the newest there is.
@@ -494,7 +514,8 @@ class CommitLog:
         start = known if self._head is None else max(self._head.version, known or 0)
         if start is not None and start >= self.kept_from:
             return start
-        if not self.looked and (hint := self.checkpoint_hint()) >= 0 and self.has(hint):
+        self._by_hint = not self.looked and (hint := self.checkpoint_hint()) >= 0 and self.has(hint)
+        if self._by_hint:
             return hint
         if self.kept_from or self.has(0):
             return self.kept_from

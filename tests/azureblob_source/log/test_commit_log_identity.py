@@ -12,10 +12,12 @@ import pytest
 from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction, from_json, to_json
+from azureblob_source.log.hint import put_hint
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name, log_version, schema_name
 from azureblob_source.log.stream_notes import LogFacts
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
+from azureblob_source.read.snapshot import take_snapshot
 from foundation.errors import ConflictError, NotFoundError
 from tests.azureblob_source.log.committing import ROWS, rows
 from tests.azureblob_source.write.sink_rows import blob_rows, committer, new_account, plan_of, stage_rows
@@ -167,6 +169,26 @@ def test_a_process_that_is_given_a_version_of_the_deleted_log_finds_the_head_of_
     log = CommitLog(account.container("container"), STREAM, facts=LogFacts(version, "of the deleted log"))
     head = CommitLog(account.container("container"), STREAM).head()
     assert head == log.head() == log.refresh()
+
+
+@pytest.mark.parametrize("strays", [[3], [2, 3], [2]])
+@pytest.mark.parametrize("hint", [2, 3])
+def test_a_hint_of_the_deleted_log_at_an_entry_of_it_misleads_no_search(strays: list[int], hint: int) -> None:
+    """A writer that dies late can leave both."""
+    account = new_account()
+    for batch in range(4):
+        Writer(account, "old").write(batch)
+    container = account.container("container")
+    left = {name: container.get(name).data for name in (log_name(STREAM, version) for version in strays)}
+    delete_stream(account)
+    for batch in (100, 101):
+        Writer(account, "new").write(batch)
+    for name, data in left.items():
+        container.put(name, data)
+    put_hint(container, STREAM, hint)
+    assert 1 == take_snapshot(CommitLog(container, STREAM), None, account.clock).version
+    Writer(account, "newer").write(102)
+    assert [100, 101, 102] == numbers(account)
 
 
 def test_two_writers_of_the_new_log_that_meet_the_stray_lose_no_batch() -> None:
