@@ -221,7 +221,7 @@ def manifest_table(data: bytes, name: str, stream: str, columns: Sequence[str] |
     file_header = checked_header(data, name)
     if not name.endswith(f"-{file_header.sync.hex()[:_NAME_DIGITS]}.avro"):
         raise CorruptError("read", f"manifest {name}", "it has the bytes of another one", REBUILD)
-    root = file_header.metadata[ROOT].decode()
+    root = file_header.metadata.get(ROOT, b"").decode(errors="replace")
     reader = _reader(None if columns is None else tuple(columns))
     found = pa.Table.from_batches(decode_blob(data, blob=name, reader=reader), arrow_schema(reader))
     file = found["data_file"].combine_chunks()
@@ -248,7 +248,7 @@ def _names(paths: pa.Array, root: str, manifest: str, stream: str) -> pa.Array:
     own = pc.and_(
         pc.starts_with(paths, f"{root}{stream}/"), pc.invert(pc.match_substring_regex(names, r"/[_./]|/$|\\"))
     )
-    if pc.all(own).as_py():
+    if pc.all(own, min_count=0).as_py():
         return names
     first = names.filter(pc.invert(own))[0].as_py()
     cause = f"it names {first!r}, which is no data of {stream} (expected: {may_be_data(first, stream)})"
