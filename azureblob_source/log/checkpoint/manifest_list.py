@@ -10,7 +10,7 @@ https://iceberg.apache.org/spec/#manifest-lists
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +109,15 @@ class LogCheckpoint:
         return min((each.first for each in self.manifests), default=self.version)
 
 
+_STATED = {
+    "version": "version",
+    "logId": "log_id",
+    "writeId": "write_id",
+    "timestamp": "timestamp",
+    "since": "since",
+    "removers": "removers",
+    "fieldIds": "field_ids",
+}
 _OWN = tuple(
     (each.name, optional("string" if "partition" in each.name else "long"))
     for each in fields(ManifestFile)
@@ -162,7 +171,7 @@ def list_bytes(checkpoint: LogCheckpoint, root: str, metadata: Mapping[str, byte
         for each in checkpoint.manifests
     ]
     schema = arrow_schema(_schema())
-    stated = {key: value for key, value in asdict(checkpoint).items() if key != "manifests"}
+    stated = {key: getattr(checkpoint, attribute) for key, attribute in _STATED.items()}
     header = {
         "format-version": b"2",
         "snapshot-id": str(checkpoint.version + 1).encode(),
@@ -182,7 +191,7 @@ def read_list(data: bytes, name: str, stream: str) -> LogCheckpoint:
     try:
         metadata = checked_header(data, name).metadata
         document = json.loads(metadata[_CHECKPOINT])
-        check_version(document.pop("formatVersion"), FORMAT_VERSION, f"Checkpoint {name}")
+        check_version(document["formatVersion"], FORMAT_VERSION, f"Checkpoint {name}")
         root = metadata[ROOT].decode()
         rows = [row for batch in decode_blob(data, blob=name, reader=_schema()) for row in batch.to_pylist()]
         manifests = [
@@ -195,8 +204,8 @@ def read_list(data: bytes, name: str, stream: str) -> LogCheckpoint:
             )
             for row in rows
         ]
-        document["removers"] = tuple(document["removers"])
-        found = LogCheckpoint(**document, manifests=tuple(manifests))
+        stated = {attribute: document[key] for key, attribute in _STATED.items()}
+        found = replace(LogCheckpoint(**stated), removers=tuple(document["removers"]), manifests=tuple(manifests))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, ConfigurationError):
             raise

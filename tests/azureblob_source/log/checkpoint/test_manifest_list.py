@@ -72,6 +72,20 @@ def test_a_newer_format_is_refused_as_such(monkeypatch: pytest.MonkeyPatch) -> N
         read_list(data, NAME, STREAM)
 
 
+def test_a_field_that_is_not_known_is_ignored_and_none_may_be_missing() -> None:
+    header = fastavro.reader(io.BytesIO(list_bytes(CHECKPOINT, ROOT, {}))).metadata
+    stated = json.loads(header[manifest_list._CHECKPOINT])
+
+    def read(document: object) -> LogCheckpoint:
+        data = list_bytes(CHECKPOINT, ROOT, {manifest_list._CHECKPOINT: json.dumps(document).encode()})
+        return read_list(data, NAME, STREAM)
+
+    assert CHECKPOINT == read({**stated, "later": 1})
+    for name in stated:
+        with pytest.raises(CorruptError, match="is damaged"):
+            read({key: value for key, value in stated.items() if key != name})
+
+
 @pytest.mark.parametrize(
     "stated",
     [
