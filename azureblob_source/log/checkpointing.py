@@ -79,14 +79,14 @@ def make_checkpoint(
     """Make the checkpoint at `last`, which is published; returns it. None if that is left to a later step.
 
     most: how many entries may be read; then the checkpoint may be at an earlier version.
-    rebuild: from the entries alone, in the place of one at that version. One with blobs below the retention boundary is
-      replaced too.
+    rebuild: from the entries alone, in the place of one at that version; ids of columns stay. One with blobs below the
+      retention boundary is replaced too.
     """
     from azureblob_source.log.checkpoint.building import begun  # noqa: PLC0415 - loads Arrow, for few calls
 
-    bases = iter(()) if rebuild else checkpoints_before(log, last)
+    bases = checkpoints_before(log, last)
     newest = next(bases, None)
-    made = None if newest is None else _extended(log, last, chain((newest,), bases), most)
+    made = None if rebuild or newest is None else _extended(log, last, chain((newest,), bases), most)
     if made is not None and newest is not None and (made is newest or made.version < newest.version):
         return made
     if made is None:
@@ -94,12 +94,12 @@ def make_checkpoint(
         end = _end(oldest - 1, last, most)
         if end < oldest:  # a vacuum has passed it
             return None
-        if newest is not None and end <= newest.version:
+        if newest is not None and end <= newest.version and not rebuild:
             text = "%s: version %d is too far for a checkpoint within a commit; run the command `checkpoint`"
             logger.warning(text, log.stream, last.version)
             return None
         entries = log.live_entries(last.version) if most is None else log.recent_entries(oldest, end)
-        made = begun(entries, log.checkpoints, _columns(log, newest))
+        made = begun(entries, log.checkpoints, columns_of(log, newest))
     log.checkpoints.put(made, replaces=rebuild or (newest is not None and made.version == newest.version))
     log.notes.checkpoint = made.version
     logger.debug("%s: checkpoint at version %d: %d live blobs", log.stream, made.version, made.blobs)
@@ -128,7 +128,7 @@ def _extended(log: CommitLog, last: LogEntry, bases: Iterable[LogCheckpoint], mo
             if base.version == last.version and base.oldest >= log.kept_from:
                 return base
             later = entries[1:] or entries
-            made = extended(base, later, log.checkpoints, _columns(log, base), log.kept_from)
+            made = extended(base, later, log.checkpoints, columns_of(log, base), log.kept_from)
         except UNUSABLE as error:
             warn_unusable(base, error)
             continue
@@ -137,7 +137,7 @@ def _extended(log: CommitLog, last: LogEntry, bases: Iterable[LogCheckpoint], mo
     return None
 
 
-def _columns(log: CommitLog, base: LogCheckpoint | None) -> TableColumns:
+def columns_of(log: CommitLog, base: LogCheckpoint | None) -> TableColumns:
     """The columns of the stream, with the ids that they have by an earlier checkpoint."""
     from azureblob_source.log.checkpoint.table_columns import TableColumns  # noqa: PLC0415 - see `make_checkpoint`
 

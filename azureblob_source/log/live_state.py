@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from foundation.errors import AzureBlobError
 
 Found = TypeVar("Found")
 
@@ -170,9 +171,9 @@ def added_at(log: CommitLog, version: int) -> list[tuple[int, str, BlobEntry]]:
     return of_live(log, version, added)
 
 
-def warn_unusable(base: LogCheckpoint, error: Exception) -> None:
+def warn_unusable(base: LogCheckpoint, error: AzureBlobError) -> None:
     """Say that entries are read because a checkpoint cannot be."""
-    logger.warning("the checkpoint of version %d is ignored, the log is read instead: %s", base.version, error)
+    logger.warning("the checkpoint of version %d is ignored, the log is read instead: %s", base.version, error.failure)
 
 
 def by_entries(log: CommitLog, version: int) -> LiveState:

@@ -58,7 +58,7 @@ class LogCheckpointStore:
         except NotFoundError:
             return None
         except (CorruptError, ConfigurationError) as error:
-            logger.warning("%s is ignored, the log is read instead: %s", name, error)
+            logger.warning("%s is ignored, the log is read instead: %s", name, error.failure)
             return None
         self._found = found if found.version == version else None
         return self._found
