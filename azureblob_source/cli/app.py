@@ -1,4 +1,4 @@
-"""The command line: `python -m azureblob_source ls | log | tail | repair | revert | vacuum | iceberg`.
+"""The command line: `python -m azureblob_source ls | log | tail | repair | revert | vacuum | checkpoint | iceberg`.
 
 Arguments, questions and progress; the work is done by `maintenance`. Exit codes: 0 done; 1 error, one message on
 standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by Ctrl-C.
@@ -14,6 +14,7 @@ import typer
 from typer import Argument, Option
 
 from azure_account.cli.commands import (
+    ERROR,
     CommonOptions,
     DryRunOptions,
     PlannedChange,
@@ -36,6 +37,7 @@ from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import BATCHES, log_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out, void_version
+from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import make_iceberg_table, refresh_table
 from azureblob_source.maintenance.inventory import inventory
@@ -339,6 +341,37 @@ def vacuum_command(
         shell.say(
             *(f"Blob {name} belongs to another writer and was kept." for each in done or () for name in each.foreign)
         )
+
+
+@app.command(name="checkpoint")
+@grouped
+def checkpoint_command(
+    ctx: typer.Context,
+    where: Stream,
+    common: CommonOptions,
+    *,
+    rebuild: Annotated[bool, Option("--rebuild", help="Make it from the entries alone, whatever is there.")] = False,
+    verify: Annotated[bool, Option("--verify", help="Make none: compare the newest one with the entries.")] = False,
+    every: Annotated[bool, Option("--all", help="With --verify: compare every one that a read can use.")] = False,
+) -> None:
+    """Make the checkpoint of the log at the last published version, from which reads begin.
+
+    With --verify it ends with exit code 1 if a checkpoint differs from the entries.
+    """
+    if (rebuild and verify) or (every and not verify):
+        raise typer.BadParameter("it is for --verify alone" if every else "it makes none with --verify")
+    shell = shell_of(ctx)
+    of = _place(shell, where, common).log(shell)
+    if not verify:
+        done = checkpoints.make(of, rebuild=rebuild)
+        shell.answer(output.checkpoint_json(done), output.checkpoint_line(done), as_json=common.as_json)
+        return
+    with shell.err.status("reading the log"):
+        verified = checkpoints.verify(of, every=every)
+    document = output.verified_json(of.stream, verified)
+    shell.answer(document, *output.verified_lines(of.stream, verified), as_json=common.as_json)
+    if not all(each.whole for each in verified):
+        raise typer.Exit(ERROR)
 
 
 @app.command(name="iceberg")

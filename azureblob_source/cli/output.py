@@ -30,6 +30,7 @@ from azure_account.cli.texts import (
     printable,
     size_text,
     time_text,
+    verification_lines,
 )
 from azureblob_source.log import entry as log_entry
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.maintenance.checkpoints import NewestCheckpoint, VerifiedCheckpoint
     from azureblob_source.maintenance.inventory import StreamSummary
     from azureblob_source.maintenance.repair import RepairPlan, RepairResult, UnpublishedEntry
     from azureblob_source.maintenance.reverting import RevertPlan
@@ -112,6 +114,7 @@ _UNFINISHED: list[TableColumn[UnpublishedEntry]] = [
     in_json("version", lambda each: each.entry.version),
     in_json("blobs", lambda each: len(each.entry.blobs)),
 ]
+_VERIFIED: list[TableColumn[VerifiedCheckpoint]] = attributes("version", "blobs", "whole", "faults")
 _REVERTED: list[TableColumn[Sequence[LogEntry]]] = [
     in_json("versions", lambda entries: [entry.version for entry in entries]),
     in_json("rows", lambda entries: sum(entry.rows for entry in entries)),
@@ -202,6 +205,11 @@ def vacuum_lines(plan: VacuumPlan) -> list[str]:
         lines.append(
             f"{plan.stream}: an interrupted vacuum will be completed: {plural(len(plan.interrupted), 'entry')}."
         )
+    if plan.checkpoints:
+        lines.append(
+            f"{plan.stream}: old checkpoints of the log will be deleted: {plural(len(plan.checkpoints), 'blob')}, "
+            f"{size_text(_checkpoint_bytes(plan))}."
+        )
     if plan.strays:
         lines.append(
             f"{plan.stream}: {plural(len(plan.strays), 'entry')} below the retention boundary, put there by a stale "
@@ -225,9 +233,51 @@ def vacuum_json(plan: VacuumPlan, done: VacuumResult | None) -> dict[str, object
             "bytes": bytes_,
             "leftovers": len(plan.interrupted),
             "strays": len(plan.strays),
+            "checkpoints": len(plan.checkpoints),
+            "checkpointBytes": _checkpoint_bytes(plan),
         },
         "done": None if done is None else dataclasses.asdict(done),
     }
+
+
+def _checkpoint_bytes(plan: VacuumPlan) -> int:
+    return sum(blob.size for blob in plan.checkpoints)
+
+
+def checkpoint_line(done: NewestCheckpoint) -> str:
+    """What `checkpoint` has made, or found."""
+    of = done.checkpoint
+    what = "made at" if done.made else "the newest is there already, at"
+    size = f"{plural(of.blobs, 'live blob')} in {plural(len(of.manifests), 'manifest')}"
+    return f"{done.stream}: {what} version {of.version}, {size}."
+
+
+def checkpoint_json(done: NewestCheckpoint) -> dict[str, object]:
+    """The document of `checkpoint`."""
+    of = done.checkpoint
+    facts = {"version": of.version, "blobs": of.blobs, "manifests": len(of.manifests)}
+    return {"stream": done.stream, **facts, "made": done.made}
+
+
+def verified_lines(stream: str, verified: Sequence[VerifiedCheckpoint]) -> list[str]:
+    """What `checkpoint --verify` has found, newest first."""
+    if not verified:
+        return [f"{stream}: there is no checkpoint, reads go by the entries alone."]
+    return [
+        line
+        for each in verified
+        for line in verification_lines(
+            f"{stream}: the checkpoint at version {each.version}",
+            each.faults,
+            f"its {plural(each.blobs, 'blob')} are those of the entries",
+            dropped="",
+        )
+    ]
+
+
+def verified_json(stream: str, verified: Sequence[VerifiedCheckpoint]) -> dict[str, object]:
+    """The document of `checkpoint --verify`, newest first."""
+    return {"stream": stream, "checkpoints": documents(_VERIFIED, verified)}
 
 
 def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:

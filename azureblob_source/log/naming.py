@@ -34,6 +34,7 @@ BATCHES = "_batches"
 _VERSION_DIGITS = 20
 _CHECKPOINT_NAME = re.compile(r".*/_iceberg/metadata/snap-(\d{20})\.avro")
 _TABLE_NAME = re.compile(r".*/_iceberg/metadata/v(\d+)\.metadata\.json", re.ASCII)
+_MANIFEST_NAME = re.compile(r".*/_iceberg/metadata/m-(\d{20})-[0-9a-f]+\.avro")
 _LOG_NAME = re.compile(r"(.*)/_log/(\d{20})\.json")
 _DATA_NAME = re.compile(r".+/\d{4}/\d\d/\d\d/\d\d/\d\d-\d\d(?:-([^/]+))?\.avro(?:\.gz)?")
 # What a path, a URL, Hive-style partition discovery or Azure would read as something other than plain text.
@@ -232,6 +233,12 @@ def table_number(name: str) -> int | None:
 def table_hint_name(stream: str) -> str:
     """Name of the blob that has the number of the newest state."""
     return f"{metadata_prefix(stream)}version-hint.text"
+
+
+def manifest_version(name: str) -> int | None:
+    """The version of the checkpoint that has written a manifest, or None for any other name."""
+    match = _MANIFEST_NAME.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def hint_name(stream: str) -> str:

@@ -1,6 +1,7 @@
 """Vacuum: deletes old entries of a stream's log, and the blobs that they name. Retention as in Kafka.
 
     plan ─► for each 500 entries: read them ─► move boundary ─► delete their blobs ─► delete them ─► clear `removing`
+         ─► delete checkpoints that nothing needs (`checkpoints.py`)
 
 Why this order is safe (each clause is a test):
   * The retention boundary moves first: from then on readers and writers ignore what is deleted next.
@@ -29,6 +30,7 @@ from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.live import first_unpublished
 from azureblob_source.log.naming import is_batch_log, log_name, log_prefix, log_version
 from azureblob_source.log.status import newest_batch_entry
+from azureblob_source.maintenance.checkpoints import unneeded
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from foundation.parallel import Item, Result, concurrent_map
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
-    from azure_account.values import Outcome
+    from azure_account.values import BlobProperties, Outcome
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
 
@@ -65,6 +67,7 @@ class VacuumPlan:
     interrupted: entries below the boundary that an interrupted vacuum began to remove, to be removed with their blobs.
     strays: entries that a stale writer put below the boundary, to be deleted without their blobs.
     list_entry: the entry below the boundary that is kept, as it lists transactions.
+    checkpoints: blobs of checkpoints of the log, to be deleted.
     first, last: the first version that is kept, and the head.
     """
 
@@ -79,11 +82,13 @@ class VacuumPlan:
     blobs: int = 0
     rows: int = 0
     bytes: int = 0
+    checkpoints: tuple[BlobProperties, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.outdated or self.interrupted or self.strays or self.boundary.removing)
+        entries = self.outdated or self.interrupted or self.strays
+        return not (entries or self.boundary.removing or self.checkpoints)
 
     @property
     def log_only(self) -> bool:
@@ -93,11 +98,15 @@ class VacuumPlan:
 
 @dataclass(frozen=True)
 class VacuumResult:
-    """What a vacuum has deleted. `foreign`: names that belong to blobs of another writer now, which were kept."""
+    """What a vacuum has deleted; `checkpoints`: blobs of these.
+
+    foreign: names that belong to blobs of another writer now, which were kept.
+    """
 
     entries: int
     blobs: int
     foreign: tuple[str, ...] = ()
+    checkpoints: int = 0
 
 
 def check_retention(older_than: timedelta, *, forced: bool = False) -> timedelta:
@@ -129,7 +138,8 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
             rows += entry.rows
             size += sum(blob.size for blob in entry.blobs)
         progress(len(chunk))
-    return replace(plan, blobs=blobs, rows=rows, bytes=size)
+    checkpoints = () if plan.log_only else tuple(unneeded(log, plan.first))
+    return replace(plan, blobs=blobs, rows=rows, bytes=size, checkpoints=checkpoints)
 
 
 def plan_from_listing(
@@ -188,7 +198,8 @@ def vacuum(
         work.clear(chunk, entries, kept)
     if boundary.removing:
         move_boundary(container, plan.stream, boundary, replace(boundary, removing={}, write_id=new_id()))
-    return VacuumResult(work.entries, work.blobs, tuple(work.foreign))
+    work.delete_checkpoints()
+    return VacuumResult(work.entries, work.blobs, tuple(work.foreign), len(plan.checkpoints))
 
 
 class _Fate(Enum):
@@ -234,6 +245,10 @@ class _Work:
             self.entries += len(chunk)
             self.progress(len(chunk))
 
+    def delete_checkpoints(self) -> None:
+        """Delete the blobs of checkpoints, each on the ETag that was listed."""
+        self._each(lambda blob: self._delete(blob.name, blob.etag), self.plan.checkpoints)
+
     def _each(self, act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return concurrent_map(act, items, self.threads, after_error="wait")
 
@@ -241,14 +256,15 @@ class _Work:
         return find_entry(self.container, self.plan.stream, entry.version)
 
     def _delete_entry(self, entry: ListedEntry) -> None:
-        name = log_name(self.plan.stream, entry.version)
+        self._delete(log_name(self.plan.stream, entry.version), entry.etag)
 
+    def _delete(self, name: str, etag: str) -> None:
         def read_back(answer: Doubtful) -> Doubtful | None:
             there = None if isinstance(answer, Missing) else self.container.properties(name)
-            return answer if there is None or there.etag != entry.etag else None
+            return answer if there is None or there.etag != etag else None
 
         request_and_read_back(
-            lambda: self.container.delete(name, condition=Condition(if_match=entry.etag)),
+            lambda: self.container.delete(name, condition=Condition(if_match=etag)),
             read_back,
             lambda answer: _stuck(self.container, name, answer),
         )

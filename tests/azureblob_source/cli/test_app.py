@@ -252,7 +252,7 @@ def test_nothing_is_removed_without_confirmation(
 
 def test_vacuum_prints_one_json_document(account: MemoryAccount) -> None:
     document = json.loads(run(account, "vacuum", "demo/flights", "--older-than", "36h", "--yes", "--json").stdout)
-    assert {"stream": "flights", "entries": 2, "done": {"entries": 1, "blobs": 2, "foreign": []}} == {
+    assert {"stream": "flights", "entries": 2, "done": {"entries": 1, "blobs": 2, "foreign": [], "checkpoints": 0}} == {
         "stream": document["stream"], "entries": document["plan"]["entries"], "done": document["done"]
     }  # fmt: skip
     assert (0, 2) == (document["plan"]["firstVersion"], document["plan"]["newFirstVersion"])
@@ -263,6 +263,66 @@ def test_vacuum_of_young_versions_has_nothing_to_do(account: MemoryAccount) -> N
     assert (0, "flights: nothing to remove, versions 0 to 2 stay. The newest version always stays.\n") == (
         result.exit_code, result.stdout
     )  # fmt: skip
+
+
+def test_vacuum_shows_and_deletes_old_checkpoints(account: MemoryAccount) -> None:
+    for batch in range(3, 8):
+        write(account, batch, range(10), checkpointInterval=2)
+        account.clock.sleep(DAY)
+    command = ("vacuum", "demo/flights", "--older-than", "36h")
+    [line] = [each for each in run(account, *command, "--dry-run").stdout.splitlines() if "checkpoints" in each]
+    assert "flights: old checkpoints of the log will be deleted: 4 blobs, " in line
+    document = json.loads(run(account, *command, "--yes", "--json").stdout)
+    assert (4, 4) == (document["plan"]["checkpoints"], document["done"]["checkpoints"])
+    assert 4_000 < document["plan"]["checkpointBytes"] < 40_000
+    assert (0, 0) == tuple(
+        json.loads(run(account, *command, "--json").stdout)["plan"][each] for each in ("checkpoints", "entries")
+    )
+
+
+def test_checkpoint_makes_one_and_verify_compares_it(account: MemoryAccount) -> None:
+    command = ("checkpoint", "demo/flights")
+    assert "there is no checkpoint" in run(account, *command, "--verify").stdout
+    made = {"stream": "flights", "version": 2, "blobs": 3, "manifests": 1}
+    assert made | {"made": True} == json.loads(run(account, *command, "--json").stdout)
+    assert made | {"made": False} == json.loads(run(account, *command, "--json").stdout)
+    assert "flights: made at version 2, 3 live blobs in 1 manifest.\n" == run(account, *command, "--rebuild").stdout
+    whole = {"version": 2, "blobs": 3, "whole": True, "faults": []}
+    for of in ((), ("--all",)):
+        document = json.loads(run(account, *command, "--verify", *of, "--json").stdout)
+        assert {"stream": "flights", "checkpoints": [whole]} == document
+
+
+def test_a_checkpoint_that_differs_ends_verify_with_exit_code_1(account: MemoryAccount) -> None:
+    run(account, "checkpoint", "demo/flights")
+    container = account.container("demo")
+    [manifest] = [blob.name for blob in container.list("flights/_iceberg/metadata/m-")]
+    container.delete(manifest)
+    result = run(account, "checkpoint", "demo/flights", "--verify")
+    assert (1, "") == (result.exit_code, result.stderr)
+    assert "flights: the checkpoint at version 2 is not whole: 4 faults." in result.stdout
+    assert "is live, and the checkpoint has not got it" in result.stdout
+    assert 0 == run(account, "checkpoint", "demo/flights", "--rebuild").exit_code
+    assert 0 == run(account, "checkpoint", "demo/flights", "--verify").exit_code
+
+
+@pytest.mark.parametrize("arguments", [("--verify", "--rebuild"), ("--all",)])
+def test_checkpoint_refuses_options_that_exclude_each_other(account: MemoryAccount, arguments: tuple[str, ...]) -> None:
+    assert 2 == run(account, "checkpoint", "demo/flights", *arguments).exit_code
+
+
+def test_no_command_takes_checkpoints_for_data(account: MemoryAccount) -> None:
+    before = [json.loads(run(account, *command, "--json").stdout) for command in (("ls", "demo"), ("repair", "demo"))]
+    run(account, "checkpoint", "demo/flights")
+    assert before == [json.loads(run(account, *each, "--json").stdout) for each in (("ls", "demo"), ("repair", "demo"))]
+    account.clock.sleep(2 * DAY)
+    done = json.loads(run(account, "repair", "demo", "--leftovers", "--yes", "--json").stdout)
+    assert ([], {}) == (done["leftovers"], done["strangers"])
+    for name in ("_log", "_schemas"):
+        for blob in account.container("demo").list(f"flights/{name}/"):
+            account.container("demo").delete(blob.name)
+    [folder] = json.loads(run(account, "ls", "demo", "--json").stdout)["streams"]
+    assert ("flights", False, 3) == (folder["name"], folder["log"], folder["blobs"])
 
 
 def test_vacuum_clears_batch_logs(account: MemoryAccount) -> None:
@@ -430,7 +490,7 @@ def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str) -> 
     shell = replace(shell, clock=in_future)
     where = f"{container_name}/flights"
     done = document("vacuum", where, "--older-than", "1s", "--force", "--yes")["done"]
-    assert {"entries": 1, "blobs": 2, "foreign": []} == done
+    assert {"entries": 1, "blobs": 2, "foreign": [], "checkpoints": 0} == done
     repaired = document("repair", container_name, "--leftovers", "--older-than", "1s", "--yes")["done"]
     assert {"published": 0, "voided": 0, "removed": 1, "revived": 0} == repaired
     [stream] = document("ls", container_name)["streams"]

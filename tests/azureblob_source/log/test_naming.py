@@ -14,11 +14,13 @@ from azureblob_source.log.naming import (
     block_id,
     boundary_name,
     check_stream,
+    checkpoint_name,
     is_data,
     log_name,
     log_prefix,
     log_stream,
     log_version,
+    manifest_name,
     may_be_data,
     partition_level,
     partition_value,
@@ -181,7 +183,15 @@ def test_a_log_entry_may_name_every_blob_that_is_written(
 
 
 @pytest.mark.parametrize(
-    "name", ["a/b.avro", "a/2013/01/02/03/04-05.csv", "2013/01/02/03/04-05.avro", log_name("a", 1)]
+    "name",
+    [
+        "a/b.avro",
+        "a/2013/01/02/03/04-05.csv",
+        "2013/01/02/03/04-05.avro",
+        log_name("a", 1),
+        checkpoint_name("a", 1),
+        manifest_name("a", 1, "0a1b"),
+    ],
 )
 def test_a_name_of_another_form_is_no_data_blob_of_ours(name: str) -> None:
     assert not is_data(name)
@@ -191,4 +201,6 @@ def test_what_is_no_data_has_a_level_that_readers_skip() -> None:
     assert "flights/_log/00000000000000000007.json" == log_name("flights", 7)
     assert "flights/_log/_first.json" == boundary_name("flights")
     assert "flights/_schemas/0123456789abcdef.avsc" == schema_name("flights", "0123456789abcdef")
+    assert "flights/_iceberg/metadata/snap-00000000000000000007.avro" == checkpoint_name("flights", 7)
+    assert "flights/_iceberg/metadata/m-00000000000000000007-0a1b.avro" == manifest_name("flights", 7, "0a1b")
     assert "_batches/app%2Fone" == batches_stream("app/one")
