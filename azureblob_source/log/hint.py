@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from azure_account.values import BlobAttributes
-from azureblob_source.log.naming import hint_name
+from azureblob_source.log.naming import LAST_VERSION, hint_name
 from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def hinted(container: BlobContainer, stream: str) -> int:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         logger.warning("%s is damaged, and is ignored: %r", name, error)
         return -1
-    return version if isinstance(version, int) else -1
+    return version if isinstance(version, int) and 0 <= version <= LAST_VERSION else -1
 
 
 def put_hint(container: BlobContainer, stream: str, version: int) -> None:

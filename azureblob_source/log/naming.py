@@ -32,6 +32,7 @@ BATCHES = "_batches"
 """Level above the batch logs."""
 
 _VERSION_DIGITS = 20
+LAST_VERSION = 10**_VERSION_DIGITS - 1
 _CHECKPOINT_NAME = re.compile(r".*/_iceberg/metadata/snap-(\d{20})\.avro")
 _TABLE_NAME = re.compile(r".*/_iceberg/metadata/v(\d+)\.metadata\.json", re.ASCII)
 _MANIFEST_NAME = re.compile(r".*/_iceberg/metadata/m-(\d{20})-[0-9a-f]+\.avro")
