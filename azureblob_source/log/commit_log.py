@@ -371,6 +371,10 @@ class CommitLog:
             self._fail_deleted()
         return [known[version] for version in versions]
 
+    def recent(self, version: int) -> LogEntry | None:
+        """An entry, if this process has put or read it lately."""
+        return self._recent.get(version)
+
     def recent_entries(self, first: int, last: int) -> list[LogEntry]:
         """The same, but those that this process has put or read lately are not read again."""
         known = {version: self._recent[version] for version in range(first, last + 1) if version in self._recent}
@@ -557,19 +561,21 @@ class CommitLog:
         return known
 
     def _listed(self, known: int) -> int | None:
-        """The newest version of those that follow `known` without a gap; None if they are too many for a listing.
+        """The newest version of those that follow `known`; None if a listing does not show it.
 
+        They are too many, or there is a gap: what is above it is of a deleted log, or an entry was deleted by hand.
         Names are listed by the hundred: that of the next version, and that of the version by which a checkpoint is due.
         """
         prefixes = [*dict.fromkeys(hundred_prefix(self.stream, known + after) for after in (1, _TAIL + 1))]
         listed = concurrent_map(
             lambda prefix: list(self.container.list(prefix)), prefixes, self.readers, after_error="abandon"
         )
-        there = {log_version(blob.name) for blobs in listed for blob in blobs}
+        there = {version for blobs in listed for blob in blobs if (version := log_version(blob.name)) is not None}
         newest = known
         while newest + 1 in there:
             newest += 1
-        return None if hundred_prefix(self.stream, newest + 1) not in prefixes else newest
+        is_shown = hundred_prefix(self.stream, newest + 1) in prefixes and max(there, default=newest) <= newest
+        return newest if is_shown else None
 
     def has(self, version: int) -> bool:
         """Whether there is an entry of this version, even below the boundary."""

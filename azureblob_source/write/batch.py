@@ -140,19 +140,29 @@ class BatchCommitter:
     def _make_checkpoints(self, entries: Iterable[AnyEntry]) -> None:
         """Make the checkpoints that are due after these entries, which are published."""
         for entry in entries:
-            if isinstance(entry, LogEntry) and self._is_due(entry):
+            if isinstance(entry, LogEntry):
                 stream = entry.blobs[0].stream if entry.blobs else self.plan.stream
-                if stream is not None:
+                if stream is not None and self._is_due(self.logs(stream), entry):
                     from azureblob_source.log.checkpointing import (  # noqa: PLC0415 - one commit of many makes one
                         checkpoint_in_commit,
                     )
 
                     checkpoint_in_commit(self.logs(stream), entry, self.plan.iceberg_paths)
 
-    def _is_due(self, entry: LogEntry) -> bool:
-        """Whether a checkpoint is made at an entry. An Iceberg table must not name blobs that were removed."""
-        has_removed = self.plan.iceberg_paths is not None and bool(entry.removed)
-        return has_removed or (entry.version + 1) % self.plan.checkpoint_interval == 0
+    def _is_due(self, log: CommitLog, entry: LogEntry) -> bool:
+        """Whether a checkpoint is made at an entry. An Iceberg table must not name blobs that were removed.
+
+        If a version by which one is due is none of a batch, it is made at the batch after it.
+        """
+        if self.plan.iceberg_paths is not None and entry.removed:
+            return True
+        version = entry.version
+        while (version + 1) % self.plan.checkpoint_interval:
+            version -= 1
+            before = log.recent(version)
+            if before is None or before.operation in ("append", "overwrite", "replace"):
+                return False
+        return True
 
     def _check_order(self, transaction: Transaction | None, entries: Sequence[AnyEntry]) -> None:
         """`ConflictError` if a log has another batch of a streaming query as its newest.
