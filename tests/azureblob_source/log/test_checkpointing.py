@@ -11,6 +11,7 @@ from azure_account.memory.faults import Crash, Fault, FaultInjector, LostAnswer,
 from azureblob_source.log import checkpointing
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.checkpoint import building
+from azureblob_source.log.checkpoint.table_columns import TableColumns
 from azureblob_source.log.checkpointing import make_checkpoint
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
@@ -219,7 +220,7 @@ def test_a_rebuilt_checkpoint_is_of_the_entries_alone(container: BlobContainer) 
     forged = CommitLog(container, STREAM)
     made_of_19 = make_checkpoint(forged, forged.read(39))
     assert made_of_19 is not None
-    wrong = building.begun([forged.read(39)], forged.checkpoints, checkpointing._columns(forged, None))
+    wrong = building.begun([forged.read(39)], forged.checkpoints, TableColumns({}, lambda _: None))
     forged.checkpoints.put(wrong, replaces=True)
     assert [39] == live(container, 39), "so a checkpoint is believed if nothing shows that it is wrong"
     log = CommitLog(container, STREAM)
