@@ -152,7 +152,7 @@ class BatchCommitter:
     def _is_due(self, log: CommitLog, entry: LogEntry) -> bool:
         """Whether a checkpoint is made at an entry. An Iceberg table must not name blobs that were removed.
 
-        If a version by which one is due is none of a batch, it is made at the batch after it.
+        If one is due at a version without a batch, it is made at the batch after it.
         """
         if self.plan.iceberg_paths is not None and entry.removed:
             return True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import GreaterThan
+from pyspark.sql import datasource as spark
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 import arrow_avro
@@ -250,7 +250,7 @@ def test_a_view_is_pruned_too() -> None:
 
 def test_a_column_that_only_a_filter_needs_is_decoded_and_not_returned() -> None:
     reader = reader_of(SOUND)
-    assert [] == list(reader.pushFilters([GreaterThan(("n",), 1)]))
+    assert [] == list(reader.pushFilters([spark.GreaterThan(("n",), 1)]))
     assert ["s"] == reader.pruneColumns(pa.schema([("s", pa.string())])).names
     assert [("b",), ("c",)] == rows_in_a_task(reader)
 
@@ -272,6 +272,6 @@ def test_with_filters_a_limit_is_not_applied(limit_first: bool) -> None:
     reader = reader_of(SOUND)
     if limit_first:
         assert reader.pushLimit(1)
-    assert [] == list(reader.pushFilters([GreaterThan(("n",), 1)]))
+    assert [] == list(reader.pushFilters([spark.GreaterThan(("n",), 1)]))
     assert not reader.pushLimit(1)
     assert [(2, "b"), (3, "c")] == rows_in_a_task(reader)
