@@ -44,7 +44,7 @@ def files(frame: DataFrame, azurite: Azurite, tmp_path_factory: pytest.TempPathF
     """A folder for each codec with the blobs written with it, and with a checkpoint of its log."""
     folder = tmp_path_factory.mktemp("avro")
     for codec in CODECS:
-        options = {"connectionString": azurite.connection_string, "codec": codec, "checkpointInterval": 1}
+        options = {"connectionString": azurite.connection_string, "codec": codec, "checkpointInterval": "1"}
         frame.write.format("azureblob").options(**options).mode("append").save(f"{CONTAINER}/{codec}")
     with ContainerClient.from_connection_string(azurite.connection_string, CONTAINER) as client:
         for codec in CODECS:
