@@ -14,6 +14,7 @@ from azure_account.memory.service import ServiceAssumptions
 from azure_account.values import BlobAttributes
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT
+from azureblob_source.log.naming import log_stream
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.read.following import TriggerLimits
 from tests.azureblob_source.log.commit_histories.processes import CommitProcess, one_clock
@@ -116,6 +117,7 @@ def draw_setting(draws: Random) -> Setting:
         "vacuum": 0 if create_only else 2 * swept,
         "snapshot": draws.choice([0, 2]),
         "follow": draws.choice([0, 0, 4]),
+        "halve": 3 if kinds[0] == "many" and len(kinds) > 1 and swept and not create_only else 0,
     }
     by_hand = draws.random() < 0.03
     if by_hand:
@@ -305,6 +307,21 @@ class CommitHistory(History):
         process = self.world.start("vacuum", forgive(lambda process: vacuum_log(process, log, age)), how)
         if how & 64:
             process.finish()
+
+    def _halve(self, where: int, how: int) -> None:
+        """A driver dies between two streams; another goes on in the one that has its part, which is vacuumed."""
+        process = self._driver(0, how)
+        while process is not None and self._until_aim(process, "commit") and process.next is not None:
+            if log_stream(process.next.name) in self.world.queries[0].streams[1:]:
+                self._kill_process(process)
+                break
+            process.step()
+        self._expire(0, how)
+        other = self._driver(1, how)
+        if other is not None:
+            other.finish()
+            act = forgive(partial(vacuum_log, log=self.world.streams[0], age=timedelta(0)))
+            self.world.start("vacuum", act, how).finish()
 
     def _snapshot(self, where: int, how: int) -> None:
         if len(self.world.alive()) < ALIVE:
