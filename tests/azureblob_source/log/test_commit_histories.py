@@ -12,7 +12,7 @@ from tests.azureblob_source.log.commit_histories.history import CommitHistory
 from tests.azureblob_source.log.commit_histories.mutants import MUTANTS
 from tests.histories.history import check, check_caught, check_repeatable, run_many, shrink, violating
 
-FEW, HISTORIES = 60, 400
+FEW, HISTORIES = 60, 1000
 EVENTS = (
     "second expiry",
     "replaced replacement",
