@@ -13,10 +13,8 @@ import logging
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from arrow_avro import header_schema
 from azureblob_source.iceberg.paths import root
 from azureblob_source.log.live_state import UNUSABLE, checkpoints_before, warn_unusable
-from azureblob_source.log.naming import schema_name
 from foundation.errors import AzureBlobError
 
 if TYPE_CHECKING:
@@ -143,7 +141,7 @@ def columns_of(log: CommitLog, base: LogCheckpoint | None) -> TableColumns:
 
     def schema_of(fingerprint: str) -> AvroSchema | None:
         try:
-            return header_schema(log.schema_text(fingerprint), blob=schema_name(log.stream, fingerprint))
+            return log.writer_schema(fingerprint)
         except UNUSABLE as error:
             logger.warning("%s: blobs of a schema have no bounds in checkpoints: %s", log.stream, error)
             return None

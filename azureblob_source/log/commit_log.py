@@ -35,6 +35,7 @@ from foundation.parallel import both, concurrent_map
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
     from azureblob_source.log.boundary import Boundary
@@ -107,6 +108,12 @@ class CommitLog:
         if fingerprint not in known:
             known[fingerprint] = self.container.get(schema_name(self.stream, fingerprint)).data.decode()
         return known[fingerprint]
+
+    def writer_schema(self, fingerprint: str) -> AvroSchema:
+        """A writer schema of the stream. Entries name it by its fingerprint. Errors as of `header_schema`."""
+        from arrow_avro import header_schema  # noqa: PLC0415 - most commits need none
+
+        return header_schema(self.schema_text(fingerprint), blob=schema_name(self.stream, fingerprint))
 
     def head(self) -> LogEntry | None:
         """The newest entry that this object knows of. It looks for one only the first time; see `refresh`."""

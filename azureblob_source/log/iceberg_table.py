@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from arrow_avro import header_schema, superset
+from arrow_avro import superset
 from azure_account.readback import ATTEMPTS
 from azure_account.values import IF_ABSENT, BlobAttributes, Done
 from azureblob_source.iceberg.field_ids import assigned
@@ -21,7 +21,6 @@ from azureblob_source.iceberg.schema import NotInIcebergError
 from azureblob_source.log.naming import (
     checkpoint_name,
     metadata_prefix,
-    schema_name,
     table_hint_name,
     table_location,
     table_name,
@@ -116,7 +115,7 @@ def _extended(
     table = (
         IcebergTable(uuid, location) if before is None or before.uuid != uuid else replace(before, location=location)
     )
-    written = [header_schema(log.schema_text(each), blob=schema_name(log.stream, each)) for each in entry.live_schemas]
+    written = [log.writer_schema(each) for each in entry.live_schemas]
     if written:
         try:
             rows = superset(written)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from arrow_avro import decode_blob, superset
 from azureblob_source.options import LATEST
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
-from azureblob_source.read.snapshot import writer_schema
 from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ class Tail:
         found = list(found)
         for _, blob in found:
             if blob.schema not in self._schemas:
-                self._schemas[blob.schema] = writer_schema(self.log, blob.schema)
+                self._schemas[blob.schema] = self.log.writer_schema(blob.schema)
         for entry, blob in found:
             try:
                 data = self.log.container.get(blob.name).data

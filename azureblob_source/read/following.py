@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeVar
 from azureblob_source.log.entry import Totals
 from azureblob_source.log.live import first_unpublished, last_published, live_blobs
 from azureblob_source.options import EARLIEST, LATEST
-from azureblob_source.read.snapshot import writer_schema
 from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConflictError, NotFoundError
@@ -339,7 +338,7 @@ class SchemaGuard:
 
     def _misfit(self, fingerprint: str) -> Misfit | None:
         if fingerprint not in self._known:
-            self._known[fingerprint] = self.query.misfit(writer_schema(self.follower.log, fingerprint))
+            self._known[fingerprint] = self.query.misfit(self.follower.log.writer_schema(fingerprint))
         return self._known[fingerprint]
 
     def _error(self, entry: LogEntry, misfit: Misfit) -> ConflictError:

@@ -27,7 +27,6 @@ from azureblob_source.log.live_state import (
     no_log,
     warn_unusable,
 )
-from azureblob_source.log.naming import schema_name
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
 from azureblob_source.read.blobs import ALL_BLOBS, PLANNED, StreamBlob, listed_blobs, stream_blob, stream_blobs
@@ -221,14 +220,9 @@ def _has_earlier_end(entries: Sequence[LogEntry]) -> bool:
     return any(is_end for _, is_end in before)
 
 
-def writer_schema(log: CommitLog, fingerprint: str) -> AvroSchema:
-    """A writer schema of the stream. Log entries name it by its fingerprint."""
-    return header_schema(log.schema_text(fingerprint), blob=schema_name(log.stream, fingerprint))
-
-
 def writer_schemas(log: CommitLog, fingerprints: Iterable[str]) -> list[AvroSchema]:
     """Several writer schemas of the stream, in order."""
-    return concurrent_map(partial(writer_schema, log), list(fingerprints), _AT_ONCE, after_error="abandon")
+    return concurrent_map(log.writer_schema, list(fingerprints), _AT_ONCE, after_error="abandon")
 
 
 def _when_published(

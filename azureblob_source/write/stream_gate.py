@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.fencing import AT_LEAST_ONCE, NOTHING
-from azureblob_source.log.naming import schema_name
 from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
@@ -58,18 +57,18 @@ class StreamGate:
             known.append(fingerprint)
 
     def _compare(self, stream: str, known: list[str], added: str, part_of: Transaction | None) -> None:
-        from arrow_avro import header_schema  # noqa: PLC0415 - few writes have a schema that is new to the stream
-        from azureblob_source.write.schema_evolution import refusal  # noqa: PLC0415
+        from azureblob_source.write.schema_evolution import (  # noqa: PLC0415 - few writes have a schema that is new
+            refusal,
+        )
 
         log = self.logs(stream)
         log.notes.schema_texts.setdefault(self.plan.schema, self.plan.schema_json)
-        there, written = [], header_schema(log.schema_text(added), blob=schema_name(stream, added))
+        there, written = [], log.writer_schema(added)
         for each in known:
             try:
-                text = log.schema_text(each)
+                there.append(log.writer_schema(each))
             except NotFoundError:  # deleted by hand: the next writer of such rows stores it again
                 continue
-            there.append(header_schema(text, blob=schema_name(stream, each)))
         refused = refusal(there, written, fixed=self.plan.fixed_schema) if there else None
         if refused is None:
             return
