@@ -77,6 +77,8 @@ class BlobAttributes:
     content_type: str | None = None
 
 
+JSON = BlobAttributes(content_type="application/json")
+"""Of a blob that has a JSON document."""
 NO_ATTRIBUTES = BlobAttributes()
 
 

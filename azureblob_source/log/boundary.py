@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from azure_account.documents.document import DocumentBlob
 from azure_account.documents.form import check_version, damaged
-from azure_account.values import BlobAttributes
+from azure_account.values import JSON
 from azureblob_source.log.naming import boundary_name
 from foundation.errors import ConfigurationError, ConflictError
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from azure_account.container import BlobContainer
 
 FORMAT_VERSION = 1
-
-_JSON = BlobAttributes(content_type="application/json")
 
 
 @dataclass(frozen=True)
@@ -93,4 +91,4 @@ def move_boundary(container: BlobContainer, stream: str, old: Boundary, new: Bou
 
 
 def _document(container: BlobContainer, stream: str) -> DocumentBlob[Boundary]:
-    return DocumentBlob(container, boundary_name(stream), "log boundary", to_json, from_json, _JSON)
+    return DocumentBlob(container, boundary_name(stream), "log boundary", to_json, from_json, JSON)

@@ -12,7 +12,7 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
-from azure_account.values import BlobAttributes
+from azure_account.values import JSON
 from azureblob_source.log.naming import LAST_VERSION, hint_name
 from foundation.errors import NotFoundError
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("azureblob_source")
 
 FORMAT_VERSION = 1
-_JSON = BlobAttributes(content_type="application/json")
 
 
 def hinted(container: BlobContainer, stream: str) -> int:
@@ -41,4 +40,4 @@ def hinted(container: BlobContainer, stream: str) -> int:
 def put_hint(container: BlobContainer, stream: str, version: int) -> None:
     """Say that the newest checkpoint is that of `version`."""
     hint = json.dumps({"formatVersion": FORMAT_VERSION, "version": version}, separators=(",", ":"))
-    container.put(hint_name(stream), hint.encode(), _JSON)
+    container.put(hint_name(stream), hint.encode(), JSON)

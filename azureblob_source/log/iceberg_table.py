@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from arrow_avro import superset
 from azure_account.readback import ATTEMPTS
-from azure_account.values import IF_ABSENT, BlobAttributes, Done
+from azure_account.values import IF_ABSENT, JSON, BlobAttributes, Done
 from azureblob_source.iceberg.field_ids import assigned
 from azureblob_source.iceberg.metadata import IcebergTable, TableSnapshot, from_json, table_uuid, to_json
 from azureblob_source.iceberg.schema import NotInIcebergError
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("azureblob_source")
 
-_JSON = BlobAttributes(content_type="application/json")
 _TEXT = BlobAttributes(content_type="text/plain")
 
 
@@ -55,7 +54,7 @@ def put_table(log: CommitLog, checkpoint: LogCheckpoint, entry: LogEntry, root: 
         if table == before:
             return before
         name = table_name(log.stream, number + 1)
-        outcome = log.container.put(name, to_json(table), _JSON, condition=IF_ABSENT)
+        outcome = log.container.put(name, to_json(table), JSON, condition=IF_ABSENT)
         log.notes.table = (number + 1, table) if isinstance(outcome, Done) else None
         if isinstance(outcome, Done):
             log.container.put(table_hint_name(log.stream), str(number + 1).encode(), _TEXT)
