@@ -42,8 +42,8 @@ _DATA_NAME = re.compile(r".+/\d{4}/\d\d/\d\d/\d\d/\d\d-\d\d(?:-([^/]+))?\.avro(?
 _ESCAPED = frozenset('/\\%?#*:"<>|=`{}[]^')
 _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _EMPTY_LEVEL = "%00"
-# A level that readers of data skip, an empty level, or a backslash, which Azure reads as /.
-_NOT_DATA = re.compile(r"/(?:[_./]|$)|\\")
+NOT_DATA = re.compile(r"/(?:[_./]|$)|\\")
+"""What no name of data has: a level that readers of data skip, an empty level, a backslash, which Azure reads as /."""
 
 
 def blob_name(stream: str, partition: str | None, started: datetime, suffix: str | None, extension: str) -> str:
@@ -73,8 +73,8 @@ def has_suffix(name: str) -> bool:
 def may_be_data(name: str, stream: str | None = None) -> bool:
     """Whether `name` can be a data blob below `stream`, by default below any: no log, schema or other hidden blob."""
     if stream is None:
-        return _NOT_DATA.search(f"/{name}") is None
-    return name.startswith(f"{stream}/") and _NOT_DATA.search(name, len(stream)) is None
+        return NOT_DATA.search(f"/{name}") is None
+    return name.startswith(f"{stream}/") and NOT_DATA.search(name, len(stream)) is None
 
 
 def partition_level(value: str) -> str:

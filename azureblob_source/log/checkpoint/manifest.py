@@ -29,7 +29,7 @@ from arrow_avro import (
     read_header,
 )
 from azureblob_source.log.checkpoint.live_table import LIVE
-from azureblob_source.log.naming import may_be_data
+from azureblob_source.log.naming import NOT_DATA
 from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
@@ -246,12 +246,12 @@ def _names(paths: pa.Array, root: str, manifest: str, stream: str) -> pa.Array:
     """The names of blobs by their paths."""
     names = pc.utf8_slice_codeunits(paths, len(root))
     own = pc.and_(
-        pc.starts_with(paths, f"{root}{stream}/"), pc.invert(pc.match_substring_regex(names, r"/[_./]|/$|\\"))
+        pc.starts_with(paths, f"{root}{stream}/"), pc.invert(pc.match_substring_regex(names, NOT_DATA.pattern))
     )
     if pc.all(own, min_count=0).as_py():
         return names
     first = names.filter(pc.invert(own))[0].as_py()
-    cause = f"it names {first!r}, which is no data of {stream} (expected: {may_be_data(first, stream)})"
+    cause = f"it names {first!r}, which is no data of {stream}"
     raise CorruptError("read", f"manifest {manifest}", cause, REBUILD)
 
 
