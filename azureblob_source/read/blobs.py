@@ -51,11 +51,13 @@ class BlobSelection:
 
     def keeps(self, blob: StreamBlob) -> bool:
         """Whether the blob is one of them."""
+        return self.overlaps(blob.earliest, blob.latest) and self.has(blob.partition)
+
+    def overlaps(self, earliest: int | None, latest: int | None) -> bool:
+        """Whether a time from `earliest` to `latest` is in the time range; None is unknown."""
         start, end = self.between
-        return (
-            (start is None or blob.latest is None or blob.latest >= start)
-            and (end is None or blob.earliest is None or blob.earliest < end)
-            and self.has(blob.partition)
+        return (start is None or latest is None or latest >= start) and (
+            end is None or earliest is None or earliest < end
         )
 
     def has(self, partition: str | None) -> bool:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
-    from azureblob_source.log.checkpoint.manifest_list import ManifestFile
     from azureblob_source.log.checkpoint.tail import TailEffect
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import LogEntry
@@ -154,18 +153,11 @@ def take_snapshot(
 def _base_table(state: LiveState, selection: BlobSelection) -> pa.Table | None:
     """The blobs of the checkpoint that may be in the selection. None without one, or if it cannot be read."""
     try:
-        return state.base_table(PLANNED, lambda manifest: _may_hold(manifest, selection.between))
+        return state.base_table(PLANNED, lambda each: selection.overlaps(each.earliest, each.latest))
     except UNUSABLE as error:
         if state.base is not None:
             warn_unusable(state.base, error)
         return None
-
-
-def _may_hold(manifest: ManifestFile, between: tuple[int | None, int | None]) -> bool:
-    start, end = between
-    return (start is None or manifest.latest >= start) and (
-        end is None or manifest.earliest is None or manifest.earliest < end
-    )
 
 
 def _selected(effect: TailEffect, selection: BlobSelection) -> tuple[StreamBlob, ...]:
