@@ -64,12 +64,16 @@ class LiveState:
     def effect(self, later: Sequence[LogEntry] = ()) -> TailEffect | None:
         """What the entries change in the checkpoint, if `later` ones have revoked some. None if it is no base then."""
         if self.base is None:
-            return TailEffect(frozenset(), frozenset(), tuple(added_by(self.entries, later)))
+            return self.effect_of_entries(later)
         found = tail_effect(self.base, [*self.entries, *later])
         if found is None:
             return None
         own = tuple((entry, blob) for entry, blob in found.added if entry.version <= self.last.version)
         return replace(found, added=own)
+
+    def effect_of_entries(self, later: Sequence[LogEntry] = ()) -> TailEffect:
+        """The same without a checkpoint."""
+        return TailEffect(frozenset(), frozenset(), tuple(added_by(self.entries, later)))
 
     def of_base(self, effect: TailEffect) -> pa.Table | None:
         """The live blobs of the checkpoint, with all columns. None without one. Errors as of `base_table`."""
@@ -140,15 +144,14 @@ def check_version(log: CommitLog, version: int | None) -> LogEntry:
 def of_live(log: CommitLog, version: int, use: Callable[[LiveState, TailEffect], Found]) -> Found:
     """What `use` finds in the live state at a version: by a checkpoint, else by the entries alone."""
     state = live_state(log, version)
-    if state.base is not None and (effect := state.effect()) is not None:
+    if state.base is not None:
         try:
-            return use(state, effect)
+            if (effect := state.effect()) is not None:
+                return use(state, effect)
         except UNUSABLE as error:
             warn_unusable(state.base, error)
-            state = by_entries(log, version)
-    elif state.base is not None:
         state = by_entries(log, version)
-    return use(state, TailEffect(frozenset(), frozenset(), tuple(added_by(state.entries))))
+    return use(state, state.effect_of_entries())
 
 
 def blobs_live_at(log: CommitLog, version: int) -> list[BlobEntry]:
