@@ -318,6 +318,11 @@ class LogEntry(Change):
         return self.totals.less(Totals().plus(self.blobs))
 
     @property
+    def revives(self) -> bool:
+        """Whether blobs of earlier entries are live again if this one is revoked, since it removes or revokes some."""
+        return bool(self.removed or self.revoked) or self.operation == "overwrite"
+
+    @property
     def revoked(self) -> frozenset[int]:
         """Versions of the entries that this one revokes: they count as if they had added and removed nothing."""
         return frozenset(self.reverts if self.replaces is None else (self.replaces,))

@@ -10,6 +10,7 @@ What is not needed (each clause is a test):
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ from azureblob_source.log.checkpoint.manifest_list import ManifestFile, read_lis
 from azureblob_source.log.checkpoint.tail import added_by
 from azureblob_source.log.checkpointing import columns_of, make_checkpoint
 from azureblob_source.log.hint import put_hint
-from azureblob_source.log.live import first_unpublished, last_published
 from azureblob_source.log.live_state import UNUSABLE, no_log
 from azureblob_source.log.naming import (
     checkpoint_name,
@@ -31,7 +31,7 @@ from azureblob_source.log.naming import (
     manifest_version,
     metadata_prefix,
 )
-from azureblob_source.read.waiting import not_visible
+from azureblob_source.read.following import Follower, TriggerLimits
 from foundation.errors import NotFoundError
 from foundation.parallel import concurrent_map
 
@@ -116,12 +116,9 @@ def _is_usable(log: CommitLog, version: int, last: LogEntry) -> bool:
 
 def _last_published(log: CommitLog) -> LogEntry:
     """The newest entry up to which every batch is published, or revoked by one that is."""
-    head = log.refresh()
-    if head is None:
+    if log.refresh() is None:
         raise no_log(log)
-    first = first_unpublished(head, kept_from=log.kept_from)
-    unpublished = log.entries(first, head.version) if first <= head.version else []
-    last = last_published(first - 1, unpublished, lambda entry: not not_visible(log.container, entry.blobs))
+    last = Follower(log, math.inf).latest(None, TriggerLimits())
     if last < log.kept_from:
         step = "Wait for the writer, or run `python -m azureblob_source repair`."
         place = f"{log.stream} in {log.container.url}"
@@ -169,7 +166,7 @@ def _faults(log: CommitLog, found: LogCheckpoint, last: LogEntry, live: Sequence
     for field in ("version", "log_id", "write_id", "timestamp", "since"):
         yield from _unequal(field, getattr(last, field), getattr(found, field))
     oldest = live[0].version
-    removers = [each.version for each in live if each.removed or each.revoked or each.operation == "overwrite"]
+    removers = [each.version for each in live if each.revives]
     yield from _unequal("removers", removers, [each for each in found.removers if each >= oldest])
     tables = [LIVE.empty_table()]
     for manifest in found.manifests:

@@ -91,7 +91,7 @@ def _of_entry(entry: LogEntry) -> LogCheckpoint:
 
 def _removers(entries: Sequence[LogEntry], first: int) -> Iterator[int]:
     for entry in entries:
-        if entry.version >= first and (entry.removed or entry.revoked or entry.operation == "overwrite"):
+        if entry.version >= first and entry.revives:
             yield entry.version
 
 
