@@ -81,6 +81,16 @@ def filled(versions: int, blobs: int = 1) -> MemoryAccount:
     return account
 
 
+def vacuumed(versions: int, first: int) -> MemoryAccount:
+    """The same, after a vacuum of the versions below `first`."""
+    account = filled(versions)
+    container = account.container("container")
+    move_boundary(container, "flights", Boundary(), Boundary(first, {}, "w"))
+    for version in range(first):
+        container.delete(log_name("flights", version))
+    return account
+
+
 def names(found: list[tuple[Entry, BlobEntry]]) -> list[str]:
     return [each.name for _, each in found]
 
@@ -301,11 +311,7 @@ def test_a_stream_that_was_deleted_and_written_anew_is_a_conflict() -> None:
 
 
 def test_vacuumed_versions_are_an_error_that_names_the_earliest_kept() -> None:
-    account = filled(8)
-    container = account.container("container")
-    move_boundary(container, "flights", Boundary(), Boundary(5, {}, "w"))
-    for version in range(5):
-        container.delete(log_name("flights", version))
+    account = vacuumed(8, 5)
     reader = follower(account)
     assert 4 == reader.version_before("earliest")
     with pytest.raises(NotFoundError, match=r"version 3 .*earliest kept is 5"):
@@ -372,12 +378,7 @@ def test_the_backlog_of_a_new_query_begins_at_its_start(start: int | str | datet
 
 
 def test_after_a_vacuum_the_backlog_counts_from_the_first_entry_that_is_kept() -> None:
-    account = filled(8)
-    container = account.container("container")
-    move_boundary(container, "flights", Boundary(), Boundary(5, {}, "w"))
-    for version in range(5):
-        container.delete(log_name("flights", version))
-    reader = follower(account)
+    reader = follower(vacuumed(8, 5))
     at = reader.version_before("earliest")
     assert None is reader.backlog(at), "no entry was read yet"
     assert 5 == reader.latest(at, ONE)

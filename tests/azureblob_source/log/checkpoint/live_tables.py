@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from azureblob_source.log.checkpoint.live_table import LIVE
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile
 from azureblob_source.log.naming import manifest_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 STREAM, ROOT = "flüge/a", "abfss://box@account.dfs.core.windows.net/"
 numbers = st.integers(0, 2**62)
@@ -65,3 +70,11 @@ def damaged(data: bytes, kind: str, at: int, bit: int) -> bytes:
 
 KINDS = ("cut", "turned over", "longer", "shorter")
 damages = st.tuples(st.sampled_from(KINDS), st.integers(0, 10**6), st.integers(0, 7))
+
+
+def each_damage(data: bytes) -> Iterator[bytes]:
+    """The file with each kind of damage at each place."""
+    for at in range(len(data)):
+        for kind in KINDS:
+            found = (damaged(data, kind, at, bit) for bit in range(8))
+            yield from (other for other in found if other != data)
