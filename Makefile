@@ -52,7 +52,7 @@ soak: setup-test-azurite-native .venv/spark-classes.jsa ## the same for long, wi
 
 # Three on two cores: a test often waits for a process or for storage.
 test: WORKERS := $(if $(filter auto,$(WORKERS)),3,$(WORKERS))
-test: setup-test-check-azurite-native ## all tests but those with a Spark and the slow ones (PYTEST="-k name" selects; CHANGED=1: for what has changed since main)
+test: setup-test-check-notebooks-azurite-native ## all tests but those with a Spark and the slow ones (PYTEST="-k name" selects; CHANGED=1: for what has changed since main)
 	$(if $(CHANGED),files=$$($(BIN)/python -m tools.changed) || exit 1; test -n "$$files" || exit 0; )$(BIN)/python -m pytest \
 		$(PARALLEL) -m "not spark and not slow and not live" $(if $(CHANGED),$$files) $(PYTEST) $(SELECTED)
 

@@ -143,7 +143,7 @@ def test_the_second_signal_kills_a_command_that_ignores_the_first(account: Memor
     running.runner.receive(signal.SIGINT)
     assert 130 == running.result()
     assert time.monotonic() - begin < 8, "the grace is ten seconds"
-    assert "the command was stopped by SIGKILL" == running.said[-1]
+    assert "the command was stopped by SIGKILL" in running.said
 
 
 def test_a_command_that_ignores_the_signal_is_killed_after_the_grace(account: MemoryAccount, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_command_that_ignores_the_signal_is_killed_after_the_grace(account: Me
     begin = time.monotonic()
     running.runner.receive(signal.SIGTERM)
     assert 143 == running.result()
-    assert "the command was stopped by SIGKILL" == running.said[-1]
+    assert "the command was stopped by SIGKILL" in running.said
     assert 1 <= time.monotonic() - begin
 
 
