@@ -75,6 +75,7 @@ class ProgramRunner:
     def receive(self, number: int) -> None:
         """A signal asks this process, and the program, to end; the second one kills it. For a signal handler."""
         if self._asked:
+            self._stopping = True
             self._signal(signal.SIGKILL)
         self._asked = True
         self._ends.put(signal.Signals(number))
