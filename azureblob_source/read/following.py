@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import Totals
 from azureblob_source.log.live import first_unpublished, last_published, live_blobs
 from azureblob_source.options import EARLIEST, LATEST
@@ -90,7 +91,7 @@ class Follower:
             case str() if start == EARLIEST:
                 return max(first, head.since) - 1
             case datetime():
-                return self._committed_before(start, first, head.version)
+                return self._committed_before(start, first, head)
         if not first <= int(start) <= head.version + 1:
             known = f"the earliest kept is {first}, the newest {head.version}"
             step = f"Start at one of these, or at `{EARLIEST}` or `{LATEST}`. A vacuum removes older versions."
@@ -281,16 +282,31 @@ class Follower:
         """Of the entry and of the one before it, which a vacuum may have deleted."""
         self._totals |= {entry.version - 1: entry.totals_before, entry.version: entry.totals}
 
-    def _committed_before(self, moment: datetime, first: int, newest: int) -> int:
-        """The last version committed before `moment`, by bisection: times rise along the log as far as clocks agree."""
-        low, high = first - 1, newest
-        while low < high:
-            middle = (low + high + 1) // 2
-            if datetime.fromisoformat(self.log.read(middle).timestamp) < moment:
-                low = middle
+    def _committed_before(self, moment: datetime, first: int, head: LogEntry) -> int:
+        """The last version committed before `moment`: times rise along the log as far as clocks agree.
+
+        Each second guess is where `moment` would be if versions came evenly; those between halve what is left.
+        """
+        low, high = self._time_of(first), datetime.fromisoformat(head.timestamp)
+        if moment <= low:
+            return first - 1
+        if high < moment:
+            return head.version
+        last, after, is_even = first, head.version, True
+        while after - last > 1:
+            share = (moment - low) / (high - low) if is_even else 0.5
+            guess = min(max(last + int(share * (after - last)), last + 1), after - 1)
+            time, is_even = self._time_of(guess), not is_even
+            if time < moment:
+                last, low = guess, time
             else:
-                high = middle - 1
-        return low
+                after, high = guess, time
+        return last
+
+    def _time_of(self, version: int) -> datetime:
+        """When a version was committed: one request. Errors as of `CommitLog.read`."""
+        entry = find_entry(self.log.container, self.log.stream, version) or self.log.read(version)
+        return datetime.fromisoformat(entry.timestamp)
 
 
 @dataclass

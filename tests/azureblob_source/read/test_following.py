@@ -4,10 +4,11 @@ import json
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import Phase
+from hypothesis import Phase, example, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -130,6 +131,39 @@ def test_a_query_starts_at_the_version_of_the_option() -> None:
 )
 def test_a_query_starts_at_the_first_version_committed_at_a_time(minutes: float, before: int) -> None:
     assert before == follower(filled(5)).version_before(NOON + timedelta(minutes=minutes))
+
+
+@example(gaps=[2**version for version in range(50)], version=25, later=0)
+@given(
+    gaps=st.lists(st.sampled_from([0, 1, 10**6, 10**11]), min_size=1, max_size=40),
+    version=st.integers(0, 39),
+    later=st.integers(-1, 1),
+)
+def test_versions_may_be_committed_at_any_pace(gaps: list[int], version: int, later: int) -> None:
+    times = [NOON + timedelta(microseconds=each) for each in accumulate(gaps)]
+    account, faults = new_account(), FaultInjector()
+    for each, time in enumerate(times):
+        entry = LogEntry(f"w{each}", time.isoformat(), version=each, published_up_to=each - 1)
+        account.container("container").put(log_name("flights", each), to_json(entry))
+    moment = times[version % len(times)] + timedelta(microseconds=later)
+    reader = follower(account, faults)
+    reader.log.head()
+    before = faults.count
+    assert sum(time < moment for time in times) - 1 == reader.version_before(moment)
+    assert faults.count - before <= 4 + 2 * len(times).bit_length()
+
+
+@pytest.mark.parametrize("versions", [1_000, 20_000])
+def test_where_versions_come_evenly_few_entries_are_read_for_a_time(versions: int) -> None:
+    account, faults = filled(versions, blobs=0), FaultInjector()
+    reader = follower(account, faults)
+    reader.log.head()
+    for version in (0, 1, versions // 3, versions - 60, versions - 1):
+        for seconds in (0, 30):
+            before = faults.count
+            moment = NOON + timedelta(minutes=version, seconds=seconds)
+            assert version - (not seconds) == reader.version_before(moment)
+            assert faults.count - before <= 8
 
 
 def test_a_time_may_be_in_another_zone() -> None:
