@@ -117,15 +117,20 @@ def live_state(log: CommitLog, version: int | None = None) -> LiveState:
     """
     head = check_version(log, version)
     last = head if version is None else log.read(version)
-    base = _base(log, last)
+    return by_checkpoint(log, last) or by_entries(log, last.version)
+
+
+def by_checkpoint(log: CommitLog, last: LogEntry, oldest: int = 0) -> LiveState | None:
+    """The state at `last` by the newest checkpoint from version `oldest` on. None if there is none, or no need."""
+    base = _base(log, last, oldest)
     if base is None:
-        return by_entries(log, last.version)
+        return None
     try:
         entries = log.entries(base.version, last.version)
     except NotFoundError:  # the oldest were deleted, perhaps by a vacuum while they were read
-        return by_entries(log, last.version)
+        return None
     if entries[0].write_id != base.write_id:  # the newest were deleted by hand, and others put in their place
-        return by_entries(log, last.version)
+        return None
     return LiveState(log, base, tuple(entries))
 
 
@@ -191,9 +196,9 @@ def no_log(log: CommitLog) -> NotFoundError:
     return NotFoundError("read the commit log of", place, "there is none", step)
 
 
-def _base(log: CommitLog, last: LogEntry) -> LogCheckpoint | None:
+def _base(log: CommitLog, last: LogEntry, oldest: int) -> LogCheckpoint | None:
     """The newest checkpoint that can be the base of the entries up to `last`; None if there is none, or no need."""
-    oldest = max(last.since, log.kept_from)
+    oldest = max(last.since, log.kept_from, oldest)
     if last.version - oldest < FEW_ENTRIES:
         return None
     return next((found for found in checkpoints_before(log, last, oldest) if found.since == last.since), None)

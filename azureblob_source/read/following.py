@@ -18,6 +18,7 @@ from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import Totals
 from azureblob_source.log.live import first_unpublished, last_published, live_blobs
 from azureblob_source.options import EARLIEST, LATEST
+from azureblob_source.read.blobs import PLANNED, stream_blob, stream_blobs
 from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConflictError, NotFoundError
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
 
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.read.blobs import StreamBlob
     from azureblob_source.read.query_schema import Misfit, QuerySchema
     from foundation.clock import Clock
 
 _AT_ONCE = 16
+_MANY = 200
+"""Versions of a range from which on a checkpoint is looked for: with it, a hundred requests are enough."""
 
 Result = TypeVar("Result")
 
@@ -41,6 +45,11 @@ class TriggerLimits:
 
     blobs: int | None = None
     bytes: int | None = None
+
+    def excess(self, read: Totals) -> float:
+        """Negative if a micro-batch of so much is within the limits; 0 is one blob or byte above one of them."""
+        some = ((self.blobs, read.blobs), (self.bytes, read.bytes))
+        return max((count / (limit + 1) for limit, count in some if limit is not None), default=0.0) - 1
 
 
 @dataclass(frozen=True)
@@ -131,14 +140,39 @@ class Follower:
         self._remember(found)
         return found
 
-    def blobs(self, after: int, until: int) -> list[tuple[LogEntry, BlobEntry]]:
-        """The blobs that the versions after `after` up to `until` add and that no one of them removes, with entries.
+    def blobs(self, after: int, until: int) -> list[tuple[StreamBlob, str]]:
+        """The blobs that the versions after `after` up to `until` add and that no one of them removes.
 
-        What was reverted since then is left out, since its blobs are deleted: a version that is read again may have
-        fewer rows than before. Errors as of `entries`.
+        Each with the fingerprint of its schema. What was reverted since then is left out, since its blobs are deleted:
+        a version that is read again may have fewer rows than before. Errors as of `entries`.
         """
-        entries = self.entries(after, until)
-        return new_blobs([*entries, *self._reverts_after(until)])
+        reverts = self._reverts_after(until)
+        found = self._by_checkpoint(after, until, reverts) if until - after > _MANY else None
+        if found is None:
+            new = new_blobs([*self.entries(after, until), *reverts])
+            found = [(stream_blob(entry, blob), blob.schema) for entry, blob in new]
+        return found
+
+    def _by_checkpoint(
+        self, after: int, until: int, reverts: Sequence[LogEntry]
+    ) -> list[tuple[StreamBlob, str]] | None:
+        """The same as what is live at `until`, by the newest checkpoint of the range; None if there is none to use."""
+        from azureblob_source.log.live_state import UNUSABLE, by_checkpoint, warn_unusable  # noqa: PLC0415 - see `_MANY`
+
+        state = by_checkpoint(self.log, self.entries(until - 1, until)[0], after + 1)
+        effect = None if state is None else state.effect(reverts)
+        if state is None or state.base is None or effect is None:
+            return None
+        try:
+            table = state.base_table((*PLANNED, "schema"), lambda each: each.last > after)
+        except UNUSABLE as error:
+            warn_unusable(state.base, error)
+            return None
+        if table is None or after + 1 < self.log.kept_from:  # what a vacuum has removed is an error
+            return None
+        live = self.log.checkpoints.left_of(table, effect, after + 1)
+        added = ((stream_blob(entry, blob), blob.schema) for entry, blob in effect.added)
+        return [*zip(stream_blobs(live), live["schema"].to_pylist(), strict=True), *added]
 
     def taken_back(self, after: int, until: int) -> frozenset[int]:
         """The versions after `after` up to `until` that were reverted since then."""
@@ -254,19 +288,35 @@ class Follower:
 
     def _admitted(self, after: int, published: int, limits: TriggerLimits) -> int:
         """Where a range within the limits ends: one version or more, never cut before an entry that revokes one."""
-        until, blobs, size = after, 0, 0
-        for entry in self._in_steps(after, published):
-            blobs += len(entry.blobs)
-            size += sum(blob.size for blob in entry.blobs)
-            over = (limits.blobs is not None and blobs > limits.blobs) or (
-                limits.bytes is not None and size > limits.bytes
-            )
+        begun = self._last_within(after, published, limits)
+        until, read = begun, self._totals[begun].less(self._totals[after]) if begun > after else Totals()
+        for entry in self._in_steps(until, published):
+            read = read.plus(entry.blobs)
+            over = limits.excess(read) >= 0
             revokes = entry.replaces is not None and after < entry.replaces <= until
             undecided = entry.published_up_to < until  # a later entry can still revoke one of this range
             if over and until > after and not revokes and not undecided:
                 break
             until = entry.version
         return until
+
+    def _last_within(self, after: int, published: int, limits: TriggerLimits) -> int:
+        """A version up to which a long range is within the limits, by the totals of few entries; else `after`."""
+        near = after + _AT_ONCE
+        if published <= near:
+            return after
+        self.entries(after, near)
+
+        def excess(version: int) -> float:
+            if version not in self._totals:
+                self._note_totals(self._entry(version))
+            return limits.excess(self._totals[version].less(self._totals[after]))
+
+        if (excess(near) + 1) * _MANY >= _AT_ONCE:  # a shorter range is likely, whose entries are needed anyway
+            return after
+        if excess(published) < 0:
+            return published
+        return _last_before((near, excess(near)), (published, excess(published)), excess)
 
     def _in_steps(self, after: int, until: int) -> Iterator[LogEntry]:
         """The entries after `after` up to `until`, read a few at a time and remembered for `entries`."""
@@ -283,30 +333,21 @@ class Follower:
         self._totals |= {entry.version - 1: entry.totals_before, entry.version: entry.totals}
 
     def _committed_before(self, moment: datetime, first: int, head: LogEntry) -> int:
-        """The last version committed before `moment`: times rise along the log as far as clocks agree.
+        """The last version committed before `moment`: times rise along the log as far as clocks agree."""
 
-        Each second guess is where `moment` would be if versions came evenly; those between halve what is left.
-        """
-        low, high = self._time_of(first), datetime.fromisoformat(head.timestamp)
-        if moment <= low:
+        def seconds_after(entry: LogEntry) -> float:
+            return (datetime.fromisoformat(entry.timestamp) - moment).total_seconds()
+
+        oldest, newest = seconds_after(self._entry(first)), seconds_after(head)
+        if oldest >= 0:
             return first - 1
-        if high < moment:
+        if newest < 0:
             return head.version
-        last, after, is_even = first, head.version, True
-        while after - last > 1:
-            share = (moment - low) / (high - low) if is_even else 0.5
-            guess = min(max(last + int(share * (after - last)), last + 1), after - 1)
-            time, is_even = self._time_of(guess), not is_even
-            if time < moment:
-                last, low = guess, time
-            else:
-                after, high = guess, time
-        return last
+        return _last_before((first, oldest), (head.version, newest), lambda each: seconds_after(self._entry(each)))
 
-    def _time_of(self, version: int) -> datetime:
-        """When a version was committed: one request. Errors as of `CommitLog.read`."""
-        entry = find_entry(self.log.container, self.log.stream, version) or self.log.read(version)
-        return datetime.fromisoformat(entry.timestamp)
+    def _entry(self, version: int) -> LogEntry:
+        """An entry, for a guess: it may be below the retention boundary by now. Errors as of `CommitLog.read`."""
+        return find_entry(self.log.container, self.log.stream, version) or self.log.read(version)
 
 
 @dataclass
@@ -327,7 +368,7 @@ class SchemaGuard:
         unfit = self._unfit(after, until)
         if unfit is None:
             return until
-        end = _whole_range_before(self.follower.entries(after, until), unfit[0].version)
+        end = _whole_range_before(self.follower.entries(after, until), unfit[0])
         if end <= after:
             raise self._error(*unfit)
         return end
@@ -343,13 +384,15 @@ class SchemaGuard:
         head = self.follower.head()
         return head is not None and not any(map(self._misfit, head.schemas))
 
-    def _unfit(self, after: int, until: int) -> tuple[LogEntry, Misfit] | None:
+    def _unfit(self, after: int, until: int) -> tuple[int, Misfit] | None:
+        """The first version with rows that do not fit, and why."""
         head = self.follower.head()
         since = 0 if head is None else head.since
-        for entry, blob in self.follower.blobs(after, until):
-            misfit = self._misfit(blob.schema) if entry.version >= since else None
+        for blob, schema in self.follower.blobs(after, until):
+            version = blob.version or 0
+            misfit = self._misfit(schema) if version >= since else None
             if misfit is not None:
-                return entry, misfit
+                return version, misfit
         return None
 
     def _misfit(self, fingerprint: str) -> Misfit | None:
@@ -357,9 +400,9 @@ class SchemaGuard:
             self._known[fingerprint] = self.query.misfit(self.follower.log.writer_schema(fingerprint))
         return self._known[fingerprint]
 
-    def _error(self, entry: LogEntry, misfit: Misfit) -> ConflictError:
+    def _error(self, version: int, misfit: Misfit) -> ConflictError:
         log = self.follower.log
-        place = f"version {entry.version} of {log.container.url}/{log.stream}"
+        place = f"version {version} of {log.container.url}/{log.stream}"
         return ConflictError("read on with", place, misfit.cause, misfit.next_step)
 
 
@@ -376,4 +419,23 @@ def new_blobs(entries: Iterable[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:
     """The blobs that a range of entries adds and does not remove again, each with its entry."""
     entries = list(entries)
     live = live_blobs(entries)
-    return [(entry, blob) for entry in entries for blob in entry.blobs if blob.name in live]
+    return [(entry, blob) for entry in entries for blob in entry.blobs if live.get(blob.name) is blob]
+
+
+def _last_before(below: tuple[int, float], above: tuple[int, float], distance: Callable[[int], float]) -> int:
+    """The last version whose distance to what is looked for is negative.
+
+    below, above: a version with a negative distance and a later one with another, each with its distance. Each second
+    guess is where the distance would be 0 if it rose evenly; those between halve what is left. So where it does, few
+    are made, and else two at most for each halving.
+    """
+    (last, low), (after, high), is_even = below, above, True
+    while after - last > 1:
+        share = low / (low - high) if is_even else 0.5
+        guess = min(max(last + int(share * (after - last)), last + 1), after - 1)
+        found, is_even = distance(guess), not is_even
+        if found < 0:
+            last, low = guess, found
+        else:
+            after, high = guess, found
+    return last

@@ -16,7 +16,6 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from azure_account.documents.form import needs_newer_release
 from azureblob_source.metrics import ReadMetrics
 from azureblob_source.options import FAIL, LATEST
-from azureblob_source.read.blobs import stream_blob
 from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits
 from azureblob_source.read.query_schema import QuerySchema
 from azureblob_source.read.source import BaseReader, EntriesPartition, SplitsPartition, read_plan
@@ -206,7 +205,7 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         """The rows of a micro-batch. `ConflictError` if they do not fit the query."""
         if self._guard is not None:
             self._guard.check(after, last)
-        blobs = [stream_blob(entry, blob) for entry, blob in self._follower.blobs(after, last)]
+        blobs = [blob for blob, _ in self._follower.blobs(after, last)]
         kept = list(filter(self.options.selection.keeps, blobs))
         return self.partitions_of(kept, f"versions {after + 1} to {last}", len(blobs))
 

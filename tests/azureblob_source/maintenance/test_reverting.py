@@ -238,7 +238,7 @@ def follow(account: MemoryAccount, after: int, at_most: int | None = None) -> tu
     container = account.container("container")
     follower = Follower(CommitLog(container, "a", readers=1), 60.0, account.clock)
     end = follower.latest(after, TriggerLimits(at_most))
-    found = (blob for _, blob in follower.blobs(after, end))
+    found = (blob for blob, _ in follower.blobs(after, end))
     rows = [row for blob in found for row in blob_rows(container.get(blob.name).data)]
     return end, sorted(row["n"] for row in rows if row["query"] == "q")
 

@@ -47,7 +47,10 @@ class MemoryManifests:
 
 @dataclass
 class RandomLog:
-    """A log that grows, its retention boundary, and the checkpoints that were made of it."""
+    """A log that grows, its retention boundary, and the checkpoints that were made of it.
+
+    named: the share of the live blobs that an overwrite names as removed.
+    """
 
     draws: Random
     entries: list[LogEntry] = field(default_factory=list)
@@ -56,6 +59,7 @@ class RandomLog:
     checkpoints: list[LogCheckpoint] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     blobs: int = 0
+    named: float = 0.9
 
     def grow(self) -> None:
         """The next entry, as a writer appends it."""
@@ -63,7 +67,7 @@ class RandomLog:
         match draws.choices(["append", "overwrite", "remove", "revoke", "void"], [8, 1, 2, 3, 1])[0]:
             case "overwrite":
                 # `since` says that nothing before it is live, whatever it removes
-                removed = tuple(blob.removal for blob in self._live() if draws.random() < 0.9)
+                removed = tuple(blob.removal for blob in self._live() if draws.random() < self.named)
                 self._put("overwrite", since=self.next, blobs=self._new_blobs(), removed=removed)
             case "remove" if live := self._live():
                 gone = draws.sample(live, draws.randint(1, len(live)))
@@ -89,7 +93,10 @@ class RandomLog:
         head = self.entries[-1] if self.entries else None
         since = since if since is not None else 0 if head is None else head.since
         moment = f"2026-01-01T00:{self.next // 60:02}:{self.next % 60:02}.{self.draws.randrange(1000):03}+00:00"
-        entry = LogEntry(f"w{self.next}", moment, operation, version=self.next, since=since, log_id="w0", **given)
+        entry = LogEntry(
+            f"w{self.next}", moment, operation, version=self.next, since=since, log_id="w0",
+            last_revert=None if head is None else head.newest_revert, **given,
+        )  # fmt: skip
         self.entries.append(entry)
 
     def _new_blobs(self) -> tuple[BlobEntry, ...]:

@@ -480,7 +480,7 @@ def _micro_batch(process: RevertProcess, follower: Follower, reader: Reader) -> 
         return False
     before = {version for log, version in truth.taken_back if log == stream and after < version <= until}
     found, hidden = follower.blobs(after, until), follower.taken_back(after, until)
-    wrong = before & {entry.version for entry, _ in found}
+    wrong = before & {blob.version for blob, _ in found}
     later = {version for entry in truth.log[stream].values() if entry.version > until for version in entry.reverts}
     if wrong or (before & later) - hidden:
         truth.fail(f"a follower of {stream} reads {sorted(wrong or before - hidden)}, which was taken back before")
@@ -488,14 +488,14 @@ def _micro_batch(process: RevertProcess, follower: Follower, reader: Reader) -> 
     newest = max((entry.version for entry in truth.log[stream].values() if entry.operation == "revert"), default=0)
     of_newest = truth.log[stream][newest].reverts if newest else ()
     world.seen["follower skips what an earlier revert took back"] += bool(hidden - set(of_newest))
-    for entry, blob in found:
+    for blob, _ in found:
         process.container.get(blob.name)
         for row in truth.rows[blob.name]:
             earlier = reader.delivered.get(row)
             if earlier is not None and earlier not in truth.taken_back:
                 truth.fail(f"a follower of {stream} delivers row {row} twice")
             world.seen["follower reads again what was taken back"] += earlier is not None
-            reader.delivered[row] = (stream, entry.version)
+            reader.delivered[row] = (stream, blob.version or 0)
     reader.after = until
     follower.forget(until)
     world.seen["follower's batch"] += 1
