@@ -133,11 +133,11 @@ def _reader(columns: tuple[str, ...] | None) -> AvroSchema:
     return header_schema(json.dumps({"type": "record", "name": "manifest_entry", "fields": entry}), blob="a manifest")
 
 
-def manifest_bytes(table: pa.Table, snapshot_id: int, root: str, metadata: Mapping[str, bytes]) -> bytes:
-    """A manifest of a live table, as the blob that is stored. metadata: of Iceberg's table, for the header."""
+def manifest_bytes(table: pa.Table, snapshot_id: int, root: str) -> bytes:
+    """A manifest of a live table, as the blob that is stored."""
     rows = _entries(table.combine_chunks(), snapshot_id, root)
     schema = _schema()
-    return avro_file(rows, schema, {ROOT: root.encode(), "format-version": b"2", "content": b"data", **metadata})
+    return avro_file(rows, schema, {ROOT: root.encode(), "format-version": b"2", "content": b"data"})
 
 
 def avro_file(rows: pa.RecordBatch, schema: AvroSchema, metadata: Mapping[str, bytes]) -> bytes:

@@ -149,8 +149,8 @@ def _schema() -> AvroSchema:
     return header_schema(json.dumps({"type": "record", "name": "manifest_file", "fields": columns}), blob="a list")
 
 
-def list_bytes(checkpoint: LogCheckpoint, root: str, metadata: Mapping[str, bytes]) -> bytes:
-    """The manifest list of a checkpoint. root: what stands before blob names in paths. metadata: for the header."""
+def list_bytes(checkpoint: LogCheckpoint, root: str) -> bytes:
+    """The manifest list of a checkpoint. root: what stands before blob names in paths."""
     rows = [
         {
             "manifest_path": root + each.name,
@@ -179,7 +179,7 @@ def list_bytes(checkpoint: LogCheckpoint, root: str, metadata: Mapping[str, byte
         ROOT: root.encode(),
         _CHECKPOINT: json.dumps({"formatVersion": FORMAT_VERSION, **stated}, separators=(",", ":")).encode(),
     }
-    return avro_file(pa.RecordBatch.from_pylist(rows, schema), _schema(), header | dict(metadata))
+    return avro_file(pa.RecordBatch.from_pylist(rows, schema), _schema(), header)
 
 
 def read_list(data: bytes, name: str, stream: str) -> LogCheckpoint:

@@ -108,7 +108,7 @@ class LogCheckpointStore:
 
     def write(self, table: pa.Table, version: int) -> ManifestFile:
         """Put a manifest of the checkpoint at `version`. Its name is that of its bytes, so to put it twice is safe."""
-        data = manifest_bytes(table, version + 1, self.root, {})
+        data = manifest_bytes(table, version + 1, self.root)
         name = manifest_name(self._stream, version, digest_of(data))
         outcome = self._container.put(name, data)
         if not isinstance(outcome, Done):
@@ -123,7 +123,7 @@ class LogCheckpointStore:
         Unless it `replaces` one, another writer's at that version stays: both say the same. One that cannot be read, or
         is of another log, does not.
         """
-        data = list_bytes(checkpoint, self.root, {})
+        data = list_bytes(checkpoint, self.root)
         name = checkpoint_name(self._stream, checkpoint.version)
         outcome = self._container.put(name, data, condition=ALWAYS if replaces else IF_ABSENT)
         if isinstance(outcome, Conflict):

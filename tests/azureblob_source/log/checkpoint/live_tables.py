@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from arrow_avro import decode_blob, header_schema, read_header
 from azureblob_source.log.checkpoint.live_table import LIVE
+from azureblob_source.log.checkpoint.manifest import avro_file
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile
 from azureblob_source.log.naming import manifest_name
 
@@ -78,3 +80,11 @@ def each_damage(data: bytes) -> Iterator[bytes]:
         for kind in KINDS:
             found = (damaged(data, kind, at, bit) for bit in range(8))
             yield from (other for other in found if other != data)
+
+
+def with_header(data: bytes, entries: dict[str, bytes]) -> bytes:
+    """A manifest or a list with the same rows and other entries in its header."""
+    found = read_header(data)
+    schema = header_schema(found.schema_json, blob="a manifest or a list")
+    (rows,) = pa.Table.from_batches(decode_blob(data, blob="")).to_batches()
+    return avro_file(rows, schema, {**found.metadata, **entries})

@@ -15,7 +15,15 @@ from azureblob_source.log.checkpoint.manifest import avro_file, digest_of, manif
 from azureblob_source.log.live_state import UNUSABLE
 from azureblob_source.log.naming import manifest_name
 from foundation.errors import CorruptError
-from tests.azureblob_source.log.checkpoint.live_tables import ROOT, STREAM, damaged, damages, each_damage, tables
+from tests.azureblob_source.log.checkpoint.live_tables import (
+    ROOT,
+    STREAM,
+    damaged,
+    damages,
+    each_damage,
+    tables,
+    with_header,
+)
 
 
 def row(name: str, **given: Any) -> dict[str, Any]:
@@ -34,7 +42,7 @@ def named(data: bytes, version: int = 7) -> str:
 
 def stored(table: pa.Table) -> tuple[bytes, str]:
     """A manifest, and its name."""
-    data = manifest_bytes(table, 8, ROOT, {})
+    data = manifest_bytes(table, 8, ROOT)
     return data, named(data)
 
 
@@ -94,7 +102,7 @@ def test_a_blob_that_is_no_data_of_the_stream_is_refused(name: str) -> None:
 
 
 def test_a_path_under_another_root_is_refused() -> None:
-    data = manifest_bytes(table_of(row(f"{STREAM}/1.avro")), 8, "x/", {manifest.ROOT: b"y/"})
+    data = with_header(manifest_bytes(table_of(row(f"{STREAM}/1.avro")), 8, "x/"), {manifest.ROOT: b"y/"})
     with pytest.raises(CorruptError, match=r"which is no data of flüge/a"):
         manifest_table(data, named(data), STREAM)
 

@@ -22,6 +22,7 @@ from tests.azureblob_source.log.checkpoint.live_tables import (
     damages,
     each_damage,
     tables,
+    with_header,
 )
 
 NAME = checkpoint_name(STREAM, 7)
@@ -31,23 +32,23 @@ CHECKPOINT = LogCheckpoint(7, "log", "w7", "2026-01-01T00:00:00.000+00:00", 2, (
 
 @given(checkpoints)
 def test_a_checkpoint_is_read_as_it_was_put(checkpoint: LogCheckpoint) -> None:
-    assert checkpoint == read_list(list_bytes(checkpoint, ROOT, {}), NAME, STREAM)
+    assert checkpoint == read_list(list_bytes(checkpoint, ROOT), NAME, STREAM)
 
 
 def test_others_read_icebergs_fields() -> None:
-    reader = fastavro.reader(io.BytesIO(list_bytes(CHECKPOINT, ROOT, {"iceberg.schema": b"{}"})))
+    reader = fastavro.reader(io.BytesIO(list_bytes(CHECKPOINT, ROOT)))
     (found,) = list[Any](reader)
     assert (f"{ROOT}{MANIFEST.name}", 900) == (found["manifest_path"], found["manifest_length"])
     assert (8, 3, 8) == (found["sequence_number"], found["min_sequence_number"], found["added_snapshot_id"])
     assert (0, 3, 0) == (found["added_files_count"], found["existing_files_count"], found["deleted_files_count"])
     assert (0, 40, 0) == (found["added_rows_count"], found["existing_rows_count"], found["deleted_rows_count"])
-    stated = {"format-version": "2", "snapshot-id": "8", "sequence-number": "8", "iceberg.schema": "{}"}
+    stated = {"format-version": "2", "snapshot-id": "8", "sequence-number": "8"}
     assert stated == {key: value for key, value in reader.metadata.items() if key in stated}
 
 
 @given(checkpoints, damages)
 def test_a_damaged_list_is_unusable(checkpoint: LogCheckpoint, how: tuple[str, int, int]) -> None:
-    data = list_bytes(checkpoint, ROOT, {})
+    data = list_bytes(checkpoint, ROOT)
     other = damaged(data, *how)
     assume(data != other)
     with pytest.raises(UNUSABLE):
@@ -55,7 +56,7 @@ def test_a_damaged_list_is_unusable(checkpoint: LogCheckpoint, how: tuple[str, i
 
 
 def test_every_bit_of_a_list_counts() -> None:
-    data = list_bytes(CHECKPOINT, ROOT, {})
+    data = list_bytes(CHECKPOINT, ROOT)
     for other in each_damage(data):
         with pytest.raises(UNUSABLE):
             read_list(other, NAME, STREAM)
@@ -63,7 +64,7 @@ def test_every_bit_of_a_list_counts() -> None:
 
 @pytest.mark.parametrize("name", ["other/_iceberg/metadata/m.avro", f"{STREAM}/1.avro", ""])
 def test_a_list_with_a_manifest_of_another_stream_is_refused(name: str) -> None:
-    data = list_bytes(replace(CHECKPOINT, manifests=(MANIFEST, replace(MANIFEST, name=name))), ROOT, {})
+    data = list_bytes(replace(CHECKPOINT, manifests=(MANIFEST, replace(MANIFEST, name=name))), ROOT)
     with pytest.raises(CorruptError, match=r"it names .*Make it again: .*--rebuild"):
         read_list(data, NAME, STREAM)
 
@@ -71,17 +72,17 @@ def test_a_list_with_a_manifest_of_another_stream_is_refused(name: str) -> None:
 def test_a_newer_format_is_refused_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
         newer.setattr(manifest_list, "FORMAT_VERSION", 2)
-        data = list_bytes(CHECKPOINT, ROOT, {})
+        data = list_bytes(CHECKPOINT, ROOT)
     with pytest.raises(ConfigurationError, match=r"newer release"):
         read_list(data, NAME, STREAM)
 
 
 def test_a_field_that_is_not_known_is_ignored_and_none_may_be_missing() -> None:
-    header = fastavro.reader(io.BytesIO(list_bytes(CHECKPOINT, ROOT, {}))).metadata
+    header = fastavro.reader(io.BytesIO(list_bytes(CHECKPOINT, ROOT))).metadata
     stated = json.loads(header[manifest_list._CHECKPOINT])
 
     def read(document: object) -> LogCheckpoint:
-        data = list_bytes(CHECKPOINT, ROOT, {manifest_list._CHECKPOINT: json.dumps(document).encode()})
+        data = with_header(list_bytes(CHECKPOINT, ROOT), {manifest_list._CHECKPOINT: json.dumps(document).encode()})
         return read_list(data, NAME, STREAM)
 
     assert CHECKPOINT == read({**stated, "later": 1})
@@ -104,7 +105,7 @@ def test_a_field_that_is_not_known_is_ignored_and_none_may_be_missing() -> None:
     ],
 )
 def test_a_forged_list_is_unusable(stated: bytes) -> None:
-    data = list_bytes(CHECKPOINT, ROOT, {manifest_list._CHECKPOINT: stated})
+    data = with_header(list_bytes(CHECKPOINT, ROOT), {manifest_list._CHECKPOINT: stated})
     with pytest.raises(UNUSABLE):
         read_list(data, NAME, STREAM)
 
