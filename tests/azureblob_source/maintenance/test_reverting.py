@@ -346,7 +346,9 @@ def test_batches_that_replace_all_rows_are_refused() -> None:
     container = account.restarted(None).container("container")
     plan = plan_of(ROWS, "container/a")
     rows = pa.record_batch([["a"], ["q"], [1]], schema=ROWS)
-    committer(container, plan, 5).commit([stage_rows(container, plan, [rows])], Transaction("q", 1), overwrite=True)
+    committer(container, plan, 5).commit(
+        [stage_rows(container, plan, [rows], seed=next(seeds))], Transaction("q", 1), overwrite=True
+    )
     with pytest.raises(ConfigurationError, match="batch 1 of q .version 1. has replaced all earlier rows"):
         revert(account, 0)
     assert numbers_in(account) == numbers_by_log(account) == [1]
