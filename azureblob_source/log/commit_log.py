@@ -1,7 +1,7 @@
 """A stream's commit log in its container: find the head, read entries, append one.
 
-Versions are dense from the first kept to the head, so the head is found by doubling steps and halving, in about
-2·log2(n) requests, and a process that has appended once knows it without any.
+Versions are dense from the first kept to the head, which is searched for (`stored_entries.py`); a process that has
+appended once knows it without a request.
 
 A vacuum deletes old entries, after it has moved the retention boundary above them (`boundary.py`). Entries below the
 boundary are ignored, even if a stale writer puts one there later. So the boundary is read *after* a put, after a search
@@ -17,6 +17,7 @@ the new log: searches pass over it, and the writer that needs its version delete
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -26,11 +27,11 @@ from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.entry import LogEntry, from_json, to_json
 from azureblob_source.log.folder import check_no_files
 from azureblob_source.log.hint import hinted
-from azureblob_source.log.naming import hundred_prefix, log_name, log_prefix, log_version, schema_name
+from azureblob_source.log.naming import log_name, schema_name
+from azureblob_source.log.stored_entries import EntriesAhead, StoredEntries, find_entry
 from azureblob_source.log.stream_notes import LogFacts, StreamNotes
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, TransientError
-from foundation.parallel import both, concurrent_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("azureblob_source")
 
 _RECENT_SECONDS = 30.0
-_TAIL = 64
-"""Entries after a checkpoint, by default."""
 _RECENT_BLOBS = 2000
 """Entries and their blobs that are remembered for the next checkpoint."""
 _TRUSTED_SECONDS = 600.0
@@ -58,6 +57,7 @@ so within this time none can have deleted both the head and its successor."""
 class CommitLog:
     """The log of one stream, as one process sees it. Not thread-safe: one thread commits to a stream at a time.
 
+    Others may meanwhile read schemas and checkpoints, and ask what it `has`.
     readers: how many entries are read concurrently. facts: what another process has found. The clock goes on while the
     machine sleeps: a writer that was suspended must look at the log again.
     """
@@ -86,14 +86,9 @@ class CommitLog:
         """The entry that lists the transactions, of those that were needed last."""
         self._boundary_read_at = 0.0
         self._recent: dict[int, LogEntry] = {}
-        self._ahead: dict[int, LogEntry] = {}
-        """Entries up to the newest, which were read before the head was looked for."""
-        self._just_read: dict[int, LogEntry] = {}
-        """The same once the head is known: they were read before the boundary."""
-        self._version_0: LogEntry | None = None
-        """The entry that was read with them."""
-        self._by_hint = False
-        """Whether the search for the head began at the hint."""
+        self._ahead = EntriesAhead()
+        """Once the head is known, of its log only."""
+        self._stored = StoredEntries(container, stream, readers)
 
     def facts(self) -> LogFacts:
         """What another process can begin with, which then does not search for it."""
@@ -140,17 +135,14 @@ class CommitLog:
                 if self._is_of_oldest(found, start, first):
                     head = found
                     break
-                self.notes.checkpoint, self._ahead, self._by_hint = -1, {}, False
+                self.notes.checkpoint, self._ahead = -1, EntriesAhead(oldest=self._ahead.oldest)
                 start = self._start(known)
                 continue
-            head, self._ahead = None, {}
+            head, self._ahead = None, replace(self._ahead, newest={})
             start = first if newest < first else self._find_oldest(first)
         if head is None and self._head is not None:
             self._fail_deleted()
-        own = (
-            {} if head is None else {each.version: each for each in self._ahead.values() if each.log_id == head.log_id}
-        )
-        self._ahead, self._just_read, self._version_0, self._by_hint = {}, own, None, False
+        self._ahead = EntriesAhead() if head is None else self._ahead.of_log(head.log_id)
         self._keep(head)
         return head
 
@@ -159,31 +151,20 @@ class CommitLog:
 
         For a process that knows nothing of the log yet: what it needs takes three rounds of requests then.
         """
-        given, hint = self._given, self.checkpoint_hint()
-        known = max(hint, given.version or 0, 0)
-        listed = partial(self._listed, known - 1)
-        newest, base = (
-            (listed(), None) if hint < 0 else both(listed, partial(self.checkpoints.find, hint), self.readers)
-        )
-        if newest is None or newest < known:
-            return
-        versions = {known, newest} if base is None else {*range(base.version, newest + 1)}
-        found = self._find_all([*versions | ({0} if hint == known else set())], 4 * self.readers)
-        self._version_0 = found.get(0)
-        ahead = {version: found[version] for version in versions if version in found}
-        is_own = base is None or all(entry.log_id == base.log_id for entry in ahead.values())
-        at_given = ahead.get(-1 if given.version is None else given.version)
-        if len(ahead) == len(versions) and is_own and (at_given is None or at_given.write_id == given.write_id):
-            self._ahead, self._by_hint = ahead, at_given is None
+        find = lambda version: self.checkpoints.find(version)  # noqa: E731, PLW0108 - loads Arrow if it is called
+        self._ahead = self._stored.read_ahead(self._given, self.checkpoint_hint(), find)
 
     def _is_of_oldest(self, found: LogEntry, start: int, first: int) -> bool:
         """Whether the newest entry is of the log that has the oldest. The hint may be that of a deleted log.
 
         start: where the search began. first: the first version that counts.
         """
-        if not self._by_hint or start <= first:
+        if not self._ahead.by_hint or start <= first:
             return True
-        oldest = self._version_0 if first == 0 and self._version_0 is not None else self._find(first)
+        oldest = self._ahead.oldest
+        if oldest is None or oldest.version != first:
+            oldest = self._find(first)
+            self._ahead = replace(self._ahead, oldest=oldest)
         return oldest is not None and oldest.log_id == found.log_id
 
     def _after_known(self, known: LogEntry, found: LogEntry) -> LogEntry:
@@ -227,7 +208,7 @@ class CommitLog:
         """Drop everything that is known of the log."""
         self._forget()
         self._listing, self.notes = None, StreamNotes()
-        self._recent, self._ahead, self._just_read = {}, {}, {}
+        self._recent = {}
         self.kept_from, self._boundary_read_at = 0, 0.0
 
     def _keep(self, head: LogEntry | None) -> None:
@@ -242,7 +223,7 @@ class CommitLog:
 
     def _forget(self) -> None:
         """Drop what is known of the head: the next call searches for it."""
-        self._head, self.looked = None, False
+        self._head, self.looked, self._ahead = None, False, EntriesAhead()
 
     def remembered(self, transaction: Transaction | None) -> LastCommitted | None:
         """The newest version of a transaction's id that the log remembers, as far as the head is known.
@@ -361,12 +342,12 @@ class CommitLog:
         Errors as of `read`, and `ConflictError` if they are of another log than the head that this object knows.
         """
         versions = range(first, last + 1)
-        known = dict(self._just_read) if self.boundary_is_recent() else {}
+        known = dict(self._ahead.newest) if self.looked and self.boundary_is_recent() else {}
         if self._head is not None:
             known[self._head.version] = self._head
         unknown = [version for version in versions if version not in known]
         if unknown:
-            found = self._find_all(unknown, self.readers)
+            found = self._stored.find_all(unknown)
             self.refresh_boundary()
             known |= found
         for version in versions:
@@ -518,15 +499,16 @@ class CommitLog:
 
     def _start(self, known: int | None) -> int | None:
         """Where the search for the head begins: a version that existed, None if there is none."""
-        if self._ahead:
-            return min(self._ahead)
+        if self._unconfirmed:
+            return min(self._unconfirmed)
         if self._head is None and known is None:
             known = self._given_version()
         start = known if self._head is None else max(self._head.version, known or 0)
         if start is not None and start >= self.kept_from:
             return start
-        self._by_hint = not self.looked and (hint := self.checkpoint_hint()) >= 0 and self.has(hint)
-        if self._by_hint:
+        by_hint = not self.looked and (hint := self.checkpoint_hint()) >= 0 and self.has(hint)
+        self._ahead = replace(self._ahead, by_hint=by_hint)
+        if by_hint:
             return hint
         if self.kept_from or self.has(0):
             return self.kept_from
@@ -540,60 +522,36 @@ class CommitLog:
 
     def _find_oldest(self, first: int) -> int | None:
         """Find the oldest version from `first` on, where entries were deleted by something else than a vacuum."""
-        for blob in self.container.list(log_prefix(self.stream), start_from=log_name(self.stream, first)):
-            version = log_version(blob.name)
-            if version is not None:
-                self.kept_from = max(self.kept_from, version)
-                return version
-        return None
+        found = self._stored.oldest(first)
+        self.kept_from = max(self.kept_from, found or 0)
+        return found
 
     def _newest(self, known: int) -> int:
         """The newest version, given one that exists."""
-        if self._ahead:
-            return max(self._ahead)
+        if self._unconfirmed:
+            return max(self._unconfirmed)
         if not self.looked and known == self.notes.checkpoint:
-            listed = self._listed(known)
+            listed = self._stored.listed(known)
             if listed is not None:
                 return listed
-        step = 1
-        while self.has(known + step):
-            known, step = known + step, step * 2
-        missing = known + step
-        while missing - known > 1:
-            middle = (known + missing) // 2
-            if self.has(middle):
-                known = middle
-            else:
-                missing = middle
-        return known
-
-    def _listed(self, known: int) -> int | None:
-        """The newest version of those that follow `known`; None if a listing does not show it.
-
-        They are too many, or there is a gap: what is above it is of a deleted log, or an entry was deleted by hand.
-        Names are listed by the hundred: that of the next version, and that of the version by which a checkpoint is due.
-        """
-        prefixes = [*dict.fromkeys(hundred_prefix(self.stream, known + after) for after in (1, _TAIL + 1))]
-        listed = concurrent_map(
-            lambda prefix: list(self.container.list(prefix)), prefixes, self.readers, after_error="abandon"
-        )
-        there = {version for blobs in listed for blob in blobs if (version := log_version(blob.name)) is not None}
-        newest = known
-        while newest + 1 in there:
-            newest += 1
-        is_shown = hundred_prefix(self.stream, newest + 1) in prefixes and max(there, default=newest) <= newest
-        return newest if is_shown else None
+        return self._stored.newest(known)
 
     def has(self, version: int) -> bool:
         """Whether there is an entry of this version, even below the boundary."""
-        return self.container.properties(log_name(self.stream, version)) is not None
+        return self._stored.has(version)
+
+    def has_oldest(self, version: int) -> bool:
+        """Whether the oldest entry that counts, which has this version, is there: it may have been read already."""
+        oldest = self._ahead.oldest
+        return (oldest is not None and oldest.version == version and self.boundary_is_recent()) or self.has(version)
 
     def _find(self, version: int) -> LogEntry | None:
-        return self._ahead.get(version) or find_entry(self.container, self.stream, version)
+        return self._unconfirmed.get(version) or find_entry(self.container, self.stream, version)
 
-    def _find_all(self, versions: list[int], readers: int) -> dict[int, LogEntry]:
-        found = concurrent_map(self._find, versions, readers, after_error="abandon")
-        return {version: entry for version, entry in zip(versions, found, strict=True) if entry is not None}
+    @property
+    def _unconfirmed(self) -> Mapping[int, LogEntry]:
+        """The newest entries as they were read ahead, as long as the head is not known."""
+        return {} if self.looked else self._ahead.newest
 
     def not_kept(self, version: int) -> NotFoundError:
         """The error for a version that is not, or no longer, in the log."""
@@ -618,12 +576,3 @@ def _after_an_unknown_put(entry: LogEntry) -> str:
         f"{entry.version}`): if its write id is {entry.write_id}, the batch is committed, and another run would write "
         "its rows twice. With `txnAppId` and `txnVersion` a repeat is recognised."
     )
-
-
-def find_entry(container: BlobContainer, stream: str, version: int) -> LogEntry | None:
-    """The entry stored as a version, even below the boundary; None if there is none."""
-    name = log_name(stream, version)
-    try:
-        return from_json(container.get(name).data, name)
-    except NotFoundError:
-        return None

@@ -87,13 +87,24 @@ class LiveState:
 
         Those of manifests that are not `needed` are left out. One of `UNUSABLE` if a manifest cannot be read.
         """
+        found = self.read_base(columns, needed)
+        return None if found is None else self.table_of(found)
+
+    def read_base(
+        self, columns: Sequence[str] | None, needed: Callable[[ManifestFile], bool]
+    ) -> tuple[pa.Table, bool] | None:
+        """What `table_of` makes the `base_table` of. Another thread may use the log meanwhile."""
         base, log = self.base, self.log
         if base is None:
             return None
         oldest, manifests = max(base.since, log.kept_from), [each for each in self._manifests() if needed(each)]
-        table, is_whole = both(lambda: log.checkpoints.table(manifests, columns), lambda: log.has(oldest), log.readers)
+        return both(lambda: log.checkpoints.table(manifests, columns), lambda: log.has_oldest(oldest), log.readers)
+
+    def table_of(self, found: tuple[pa.Table, bool]) -> pa.Table:
+        """The `base_table` of what was read: the log knows then where the oldest entry is."""
+        table, is_whole = found
         if not is_whole:  # the oldest entries were deleted by hand, or by a vacuum since the boundary was read
-            log.first()
+            self.log.first()
         return table
 
     def blobs_of_base(self) -> int:

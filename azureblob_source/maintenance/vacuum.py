@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import Condition, Done, Missing
 from azureblob_source.log.boundary import Boundary, move_boundary
-from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.live import first_unpublished
 from azureblob_source.log.naming import is_batch_log, log_name, log_prefix, log_version
 from azureblob_source.log.status import newest_batch_entry
+from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.maintenance.checkpoints import unneeded
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from foundation.parallel import Item, Result, concurrent_map

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from azureblob_source.log.commit_log import find_entry
 from azureblob_source.log.entry import Totals
 from azureblob_source.log.live import first_unpublished, last_published, live_blobs
+from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.blobs import PLANNED, stream_blob, stream_blobs
 from azureblob_source.read.waiting import PublicationWait, not_visible

@@ -127,15 +127,16 @@ def take_snapshot(
             return _from_listing(log, chosen, selection, ignore_corrupt=rules.ignore_corrupt)
     wait = PublicationWait(publish_timeout, clock)
     state = live_state(log, version)
-    (settled, effect), (table, schemas) = both(
+    (settled, effect), (found, schemas) = both(
         lambda: _when_published(log, version, state, wait),
         lambda: both(
-            lambda: _base_table(state, selection), lambda: writer_schemas(log, state.last.schemas), log.readers
+            lambda: _read_base(state, selection), lambda: writer_schemas(log, state.last.schemas), log.readers
         ),
         log.readers,
     )
     if settled.base != state.base:
-        table = _base_table(settled, selection)
+        found = _read_base(settled, selection)
+    table = None if found is None else settled.table_of(found)
     if settled.base is not None and table is None:
         settled, effect = _when_published(log, version, by_entries(log, settled.last.version), wait)
     if settled.last != state.last:
@@ -150,10 +151,10 @@ def take_snapshot(
     return Snapshot(settled.last.version, held, tuple(schemas), left_out=there - len(held))
 
 
-def _base_table(state: LiveState, selection: BlobSelection) -> pa.Table | None:
+def _read_base(state: LiveState, selection: BlobSelection) -> tuple[pa.Table, bool] | None:
     """The blobs of the checkpoint that may be in the selection. None without one, or if it cannot be read."""
     try:
-        return state.base_table(PLANNED, lambda each: selection.overlaps(each.earliest, each.latest))
+        return state.read_base(PLANNED, lambda each: selection.overlaps(each.earliest, each.latest))
     except UNUSABLE as error:
         if state.base is not None:
             warn_unusable(state.base, error)

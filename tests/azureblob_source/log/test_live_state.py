@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from azure_account.values import BlobAttributes
 from azureblob_source.log import live_state
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import to_json
+from azureblob_source.log.entry import ATTEMPT, to_json
 from azureblob_source.log.hint import put_hint
 from azureblob_source.log.naming import checkpoint_name, hint_name, log_name, log_version, metadata_prefix
+from azureblob_source.log.stream_notes import LogFacts
+from azureblob_source.read.snapshot import take_snapshot
 from foundation.errors import NotFoundError
 from tests.azureblob_source.log.checkpoint.stored_logs import (
     STREAM,
@@ -200,3 +204,42 @@ def test_an_entry_in_the_middle_is_missed_only_where_it_is_needed(container: Blo
     with pytest.raises(NotFoundError, match=r"it was deleted by hand"):
         live(container, 59)
     assert [*range(46)] == live(container, 45)
+
+
+@pytest.mark.parametrize("first", [0, 10])
+def test_a_read_by_a_checkpoint_asks_for_the_oldest_entry_once(
+    account: MemoryAccount, container: BlobContainer, first: int
+) -> None:
+    move_boundary(container, STREAM, Boundary(), Boundary(first, {}, "w"))
+    for version in range(first):
+        container.delete(log_name(STREAM, version))
+    publish(container, 59)
+    requests = Requests()
+    found = take_snapshot(CommitLog(account.restarted(requests).container("container"), STREAM), None)
+    assert [*range(first, 60)] == [blob.version for blob in found.blobs]
+    assert ("get", "list") in requests.of_checkpoints()
+    assert 1 == sum(name == log_name(STREAM, first) for _, name in requests.made)
+
+
+def test_where_the_oldest_entries_are_gone_one_thread_alone_changes_what_the_log_knows(
+    container: BlobContainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in range(5):
+        container.delete(log_name(STREAM, version))
+    publish(container, 59)
+    threads: list[threading.Thread] = []
+    look = CommitLog.refresh_boundary
+
+    def looked(log: CommitLog) -> Boundary:
+        threads.append(threading.current_thread())
+        return look(log)
+
+    log = CommitLog(container, STREAM, facts=LogFacts(59, "w59"))
+    monkeypatch.setattr(CommitLog, "refresh_boundary", looked)
+    assert [*range(5, 60)] == [blob.version for blob in take_snapshot(log, None).blobs]
+    assert {threading.main_thread()} == set(threads)
+
+
+def publish(container: BlobContainer, version: int) -> None:
+    for blob in entry(version).blobs:
+        container.put(blob.name, b"x", BlobAttributes({ATTEMPT: blob.attempt}))

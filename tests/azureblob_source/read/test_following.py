@@ -17,9 +17,10 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
 from azure_account.values import BlobAttributes
 from azureblob_source.log.boundary import Boundary, move_boundary
-from azureblob_source.log.commit_log import CommitLog, find_entry
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, Removal, Totals, to_json
 from azureblob_source.log.naming import log_name, schema_name
+from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.read.following import Backlog, Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.query_schema import QuerySchema
 from foundation.clock import ManualClock
