@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from arrow_avro.nested_arrays import batch_of, retyped, same_rows, well_formed
     from arrow_avro.schema import AvroSchema, arrow_schema, check_writable, header_schema, infer, names_alike, parse
     from arrow_avro.spark_types import arrow_of, spark_of
-    from arrow_avro.types import AvroType
+    from arrow_avro.types import AvroField, AvroType
 
 __all__ = [
     "BATCH_BYTES",
@@ -69,6 +69,7 @@ __all__ = [
     "RECURSIVE_FIELD_MAX_DEPTH",
     "SYNC_SIZE",
     "AvroBlock",
+    "AvroField",
     "AvroSchema",
     "AvroType",
     "BufferedRanges",
@@ -133,7 +134,7 @@ _NAMES = {
     "nested_arrays": "batch_of retyped same_rows well_formed",
     "schema": "AvroSchema arrow_schema check_writable header_schema infer names_alike parse",
     "spark_types": "arrow_of spark_of",
-    "types": "AvroType",
+    "types": "AvroField AvroType",
 }
 """The names of each module, the same as in the imports above, which mypy and import-linter read."""
 

@@ -401,7 +401,7 @@ SOURCE = OptionTable(
             "pushFilters",
             boolean(),
             default=False,
-            help="Apply filters before rows are passed to Spark (`docs/internals/decisions/0008-filters.md`).",
+            help="Apply filters to blobs and rows before Spark does (`docs/internals/decisions/0008-filters.md`).",
             group="Batch reads",
         ),
         Option(

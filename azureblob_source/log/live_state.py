@@ -45,6 +45,11 @@ def every(_: ManifestFile) -> bool:
     return True
 
 
+def whole(table: pa.Table) -> pa.Table:
+    """A selection of all blobs."""
+    return table
+
+
 @dataclass(frozen=True)
 class LiveState:
     """What is live at version `last`, by the entries from `base` up to it, or all since the last overwrite.
@@ -91,14 +96,22 @@ class LiveState:
         return None if found is None else self.table_of(found)
 
     def read_base(
-        self, columns: Sequence[str] | None, needed: Callable[[ManifestFile], bool]
+        self,
+        columns: Sequence[str] | None,
+        needed: Callable[[ManifestFile], bool],
+        chosen: Callable[[pa.Table], pa.Table] = whole,
     ) -> tuple[pa.Table, bool] | None:
-        """What `table_of` makes the `base_table` of. Another thread may use the log meanwhile."""
+        """What `table_of` makes the `base_table` of. Another thread may use the log meanwhile.
+
+        chosen: leaves out blobs, and perhaps columns, of the table of a manifest.
+        """
         base, log = self.base, self.log
         if base is None:
             return None
         oldest, manifests = max(base.since, log.kept_from), [each for each in self._manifests() if needed(each)]
-        return both(lambda: log.checkpoints.table(manifests, columns), lambda: log.has_oldest(oldest), log.readers)
+        return both(
+            lambda: log.checkpoints.table(manifests, columns, chosen), lambda: log.has_oldest(oldest), log.readers
+        )
 
     def table_of(self, found: tuple[pa.Table, bool]) -> pa.Table:
         """The `base_table` of what was read: the log knows then where the oldest entry is."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from azure_account.values import BlobProperties
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.read.bounds_pruning import BoundsPruning
 
 Between: TypeAlias = "tuple[int | None, int | None]"
 """[start, end) in microseconds since 1970 UTC; None is open."""
@@ -44,10 +45,14 @@ class StreamBlob:
 
 @dataclass(frozen=True)
 class BlobSelection:
-    """Which blobs of a stream are read: those that can have a row in the time range, and are of these partitions."""
+    """Which blobs of a stream are read: those that can have a row in the time range, and are of these partitions.
+
+    pruning: the pushed filters by which blobs of a log are left out too; `keeps` does not ask it.
+    """
 
     between: Between = ALL_TIMES
     partitions: re.Pattern[str] | None = None
+    pruning: BoundsPruning | None = None
 
     def keeps(self, blob: StreamBlob) -> bool:
         """Whether the blob is one of them."""

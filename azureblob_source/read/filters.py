@@ -80,6 +80,12 @@ class ColumnFilter:
 
 def column_filter(spark_filter: Any, schema: pa.Schema) -> ColumnFilter | None:
     """The filter as one on a column of `schema`, or None if only Spark can apply it."""
+    found = named_filter(spark_filter, schema)
+    return found if found is not None and _is_exact(found, schema) else None
+
+
+def named_filter(spark_filter: Any, schema: pa.Schema) -> ColumnFilter | None:
+    """The filter as one on a column of `schema`, if it is on one, whoever can apply it."""
     name, negated = type(spark_filter).__name__, False
     if name == "Not":
         spark_filter, negated = spark_filter.child, True
@@ -87,8 +93,7 @@ def column_filter(spark_filter: Any, schema: pa.Schema) -> ColumnFilter | None:
     path: tuple[str, ...] = getattr(spark_filter, "attribute", ())
     if len(path) != 1 or schema.names.count(path[0]) != 1:
         return None
-    found = ColumnFilter(path[0], name, getattr(spark_filter, "value", None), negated)
-    return found if _is_exact(found, schema) else None
+    return ColumnFilter(path[0], name, getattr(spark_filter, "value", None), negated)
 
 
 def _is_exact(found: ColumnFilter, schema: pa.Schema) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
+from itertools import compress, takewhile
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from azureblob_source.log.live_state import (
     live_state,
     no_log,
     warn_unusable,
+    whole,
 )
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.entry import LogEntry
     from azureblob_source.read.blob_table import BlobTable
     from azureblob_source.read.blobs import BlobSelection
+    from azureblob_source.read.bounds_pruning import BoundsPruning
     from foundation.clock import Clock
 
 logger = logging.getLogger("azureblob_source")
@@ -142,6 +144,8 @@ def take_snapshot(
     if settled.last != state.last:
         schemas = writer_schemas(log, settled.last.schemas)
     there = len(effect.added)
+    if selection.pruning is not None:
+        effect = _pruned(log, effect, selection.pruning)
     if settled.base is None or table is None:
         held: tuple[StreamBlob, ...] | BlobTable = _selected(effect, selection)
     else:
@@ -153,12 +157,28 @@ def take_snapshot(
 
 def _read_base(state: LiveState, selection: BlobSelection) -> tuple[pa.Table, bool] | None:
     """The blobs of the checkpoint that may be in the selection. None without one, or if it cannot be read."""
+    pruning, chosen = selection.pruning, whole
+    if pruning is not None:
+        from azureblob_source.log.checkpointing import columns_of  # noqa: PLC0415 - few reads push filters
+
+        chosen = partial(pruning.left_of, columns=columns_of(state.log, state.base))
+    needed = PLANNED if pruning is None else (*PLANNED, *pruning.needed)
     try:
-        return state.read_base(PLANNED, lambda each: selection.overlaps(each.earliest, each.latest))
+        return state.read_base(needed, lambda each: selection.overlaps(each.earliest, each.latest), chosen)
     except UNUSABLE as error:
         if state.base is not None:
             warn_unusable(state.base, error)
         return None
+
+
+def _pruned(log: CommitLog, effect: TailEffect, pruning: BoundsPruning) -> TailEffect:
+    """The effect with those blobs that `pruning` leaves of the added ones."""
+    from azureblob_source.log.checkpoint.live_table import live_table  # noqa: PLC0415 - few reads push filters
+    from azureblob_source.log.checkpointing import columns_of  # noqa: PLC0415 - few reads push filters
+
+    columns = columns_of(log, None)
+    keep = pruning.may_hold(live_table(effect.added, columns), columns)
+    return replace(effect, added=tuple(compress(effect.added, keep)))
 
 
 def _selected(effect: TailEffect, selection: BlobSelection) -> tuple[StreamBlob, ...]:

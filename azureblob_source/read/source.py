@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.stream_notes import LogFacts
     from azureblob_source.read.blob_table import BlobTable
     from azureblob_source.read.blobs import StreamBlob
+    from azureblob_source.read.bounds_pruning import BoundsPruning
     from azureblob_source.read.filters import ColumnFilter
 
 logger = logging.getLogger("azureblob_source")
@@ -102,6 +103,8 @@ class ReadPlan:
     """The schema that Spark's was derived from, for a streaming query, which keeps it for as long as it runs."""
     facts: LogFacts | None = None
     """What the process that returned the schema has found of the log."""
+    pruning: BoundsPruning | None = None
+    """The pushed filters by which blobs are left out."""
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -110,7 +113,7 @@ class ReadPlan:
         return take_snapshot(
             self.log,
             options.version,
-            selection=options.selection,
+            selection=replace(options.selection, pruning=self.pruning),
             publish_timeout=options.publish_timeout,
             listing=ListingRules(options.ignore_corrupt, options.any_extension),
         )
@@ -377,10 +380,18 @@ class FilteringReader(SnapshotReader):
     """The same with filters. Spark refuses it if `spark.sql.python.filterPushdown.enabled` is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Keep the filters that can be applied here, and return the others to Spark."""
-        from azureblob_source.read.filters import column_filter  # noqa: PLC0415 - see `_selected`
+        """Keep the filters that can be applied here, and return the others to Spark.
+
+        By all of them, blobs are left out whose bounds say that they have no row for Spark.
+        """
+        from azureblob_source.read.bounds_pruning import BoundsPruning  # noqa: PLC0415 - see `_selected`
+        from azureblob_source.read.filters import column_filter, named_filter  # noqa: PLC0415 - see `_selected`
 
         schema = arrow_of(self.schema)
+        if self.options.view == "data":
+            named = (named_filter(each, schema) for each in filters)
+            on_columns = [each for each in named if each is not None]
+            self.plan.pruning = BoundsPruning.of(on_columns, self.plan.reader_schema, schema)
         others = []
         for each in filters:
             found = column_filter(each, schema)

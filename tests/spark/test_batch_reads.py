@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,6 +224,44 @@ def test_pushed_filters_select_the_same_rows_as_spark_and_none_breaks_a_read_wit
     assert 4 == frame.count()
     (scan,) = re.findall(r"BatchScan.*|PushedFilters: .*", frame._jdf.queryExecution().executedPlan().toString())[:1]
     assert "id" in scan
+
+
+TYPED = (
+    "id int, kind string, price double, ratio float, day date, at timestamp, clock timestamp_ntz, "
+    "amount decimal(10,2), part tinyint"
+)
+OF_ONE_VERSION = [
+    "id >= 20", "ID > 19", "id IN (25, 21, 1000)", "id <=> 22", "kind LIKE 'c%'", "kind > 'bz'", "ratio = 20.5",
+    "price > 20 AND price < 30", "day = DATE'2013-01-03'", "at >= TIMESTAMP'2013-01-02 12:00:00Z'", "amount > 19.99",
+    "clock = TIMESTAMP_NTZ'2013-01-03 00:00:00'", "part = 2", "part NOT IN (0, 1)", "NOT part = 0 AND part != 1",
+]  # fmt: skip
+
+
+@needs_pushdown
+def test_blobs_that_have_no_row_for_a_filter_are_not_read(
+    stream: StoredStream, stored: Stored, request: pytest.FixtureRequest
+) -> None:
+    """The blobs of the first two versions of three are deleted, so a query that reads one of them fails."""
+    for version, start in enumerate((0, 10, 20)):
+        day = datetime(2013, 1, 1 + version)  # noqa: DTZ001 - without a zone
+        some = [
+            (n, f"{'abc'[version]}{n}", n + 0.5, n + 0.5, day.date(), day.replace(tzinfo=UTC), day, Decimal(n), version)
+            for n in range(start, start + 9)
+        ]
+        stream.write([*some, (None,) * 9], TYPED if version < 2 else TYPED.replace("id int", "id long"))
+
+    def rows(where: str, **more: str) -> list[tuple[Any, ...]]:
+        return sorted(map(tuple, stream.read(**more).where(where).collect()))
+
+    request.getfixturevalue("pushdown")
+    expected = {where: rows(where) for where in OF_ONE_VERSION}
+    gone = [json.loads(stored.bytes(log_name("events", version)))["blobs"][0]["name"] for version in range(2)]
+    for name in gone:
+        stored.client.delete_blob(name)
+    assert expected == {where: rows(where, pushFilters="true") for where in OF_ONE_VERSION}
+    assert all(expected.values())
+    sentence = error_of(lambda: rows("id >= 0", pushFilters="true"))
+    assert any(name in sentence for name in gone)
 
 
 @needs_pushdown

@@ -22,7 +22,7 @@ from foundation.errors import ConfigurationError, ConflictError, CorruptError, N
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from azure_account.container import BlobContainer
     from azureblob_source.log.checkpoint.tail import TailEffect
@@ -72,8 +72,13 @@ class LogCheckpointStore:
             yield from sorted((each for each in found - seen if each <= version), reverse=True)
             seen |= found
 
-    def table(self, manifests: Sequence[ManifestFile], columns: Sequence[str] | None) -> pa.Table:
-        """The blobs of manifests, with these columns, `name` and `version`; None for all columns.
+    def table(
+        self,
+        manifests: Sequence[ManifestFile],
+        columns: Sequence[str] | None,
+        chosen: Callable[[pa.Table], pa.Table],
+    ) -> pa.Table:
+        """The `chosen` blobs of manifests, from these columns, `name` and `version`; None for all columns.
 
         `NotFoundError`, `CorruptError` or `ConfigurationError` if a manifest cannot be read.
         """
@@ -82,10 +87,10 @@ class LogCheckpointStore:
 
         def decoded(at: int) -> pa.Table:
             found, stored[at] = self._decoded(manifests[at], stored[at], wanted), None
-            return found
+            return chosen(found)
 
         found = concurrent_map(decoded, range(len(manifests)), _DECODERS, after_error="abandon")
-        return pa.concat_tables([LIVE.empty_table().select(wanted), *found])
+        return pa.concat_tables([chosen(LIVE.empty_table().select(wanted)), *found])
 
     def left_of(self, table: pa.Table, effect: TailEffect, kept_from: int) -> pa.Table:
         """The blobs of a table, from version `kept_from` on, that are not gone by the effect of a tail."""
