@@ -92,7 +92,7 @@ def make_checkpoint(
         end = _end(oldest - 1, last, most)
         if end < oldest:  # a vacuum has passed it
             return None
-        if newest is not None and end <= newest.version and not rebuild:
+        if newest is not None and end <= newest.version and most is not None:
             text = "%s: version %d is too far for a checkpoint within a commit; run the command `checkpoint`"
             logger.warning(text, log.stream, last.version)
             return None

@@ -133,6 +133,17 @@ def test_a_damaged_checkpoint_is_made_again_and_a_lost_hint_is_put() -> None:
     check_reads(account)
 
 
+def test_one_with_vacuumed_blobs_whose_manifest_is_damaged_is_made_again() -> None:
+    """It was once tried again without end."""
+    account = stream_of_days(8)
+    run_vacuum(account, 1.5)
+    for manifest in found_at(account, 7).manifests:
+        account.container("container").put(manifest.name, b"damaged")
+    assert make(log_of(account)).made
+    assert all(each.whole for each in verify(log_of(account)))
+    check_reads(account)
+
+
 def test_a_rebuilt_checkpoint_is_made_from_the_entries_alone_and_keeps_the_ids_of_columns() -> None:
     account = stream_of_days(4)
     wrong = replace(found_at(account, 3), removers=(1,), manifests=(), field_ids={"n": 7})
