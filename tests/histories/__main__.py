@@ -16,6 +16,8 @@ KINDS = {
     "commit": ("tests.azureblob_source.log.commit_histories.history:CommitHistory", 1),
     "identity": ("tests.azureblob_source.log.identity_histories:IdentityHistory", 10),
     "revert": ("tests.azureblob_source.log.revert_histories.history:RevertHistory", 10),
+    "checkpoint": ("tests.azureblob_source.log.checkpoint_histories:CheckpointedHistory", 10),
+    "checkpoint-revert": ("tests.azureblob_source.log.checkpoint_histories:CheckpointedRevertHistory", 20),
     "backup": ("tests.state_backup.histories.history:BackupHistory", 10),
     "store": ("tests.adjunct_store.histories.history:StoreHistory", 10),
 }

@@ -32,6 +32,9 @@ KINDS = {
     "tests.azureblob_source.log.revert_histories.history:RevertHistory": (
         "tests.azureblob_source.log.revert_histories.mutants"
     ),
+    "tests.azureblob_source.log.checkpoint_histories:CheckpointedHistory": (
+        "tests.azureblob_source.log.test_checkpoint_histories"
+    ),
     "tests.state_backup.histories.history:BackupHistory": "tests.state_backup.histories.mutants",
 }
 """The class of the histories, and the module that has their `MUTANTS`."""

@@ -41,6 +41,8 @@ def aim_of(request: Request) -> str:
             return "boundary"
         case "put" if log_version(request.name) is not None:
             return "commit"
+        case "put" if "/_iceberg/" in request.name or request.name.endswith("_checkpoint.json"):
+            return "checkpoint"
         case "commit_block_list":
             return "publish"
         case "delete" if request.name.endswith(".avro"):

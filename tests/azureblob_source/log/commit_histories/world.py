@@ -108,6 +108,7 @@ class CommitWorld(World[CommitProcess]):
     make: Callable[..., CommitProcess] = CommitProcess
     expiries: int = 0
     ids: int = 0
+    checkpoint_interval: int = 64
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -190,7 +191,7 @@ def committer(process: CommitProcess, query: Query, epoch: int | None) -> BatchC
     logs: dict[str, CommitLog] = {}
     plan = write_plan(None if query.kind == "many" else query.streams[0], epoch, None, suffixed=query.suffixed)
     return BatchCommitter(
-        plan.of_commit,
+        replace(plan.of_commit, checkpoint_interval=process.world.checkpoint_interval),
         process.container,
         lambda stream: logs.setdefault(stream, CommitLog(process.container, stream)),
         process.world.new_id,
@@ -237,7 +238,7 @@ def drive(process: CommitProcess, query: Query, *, final: bool = False) -> None:
             rows = [row for task in staged for blob in task.blobs for row in world.truth.blob_rows[blob.name]]
             if query.kind in ("app", "apps"):
                 plan = write_plan(query.streams[0], epoch, query.transaction(batch), suffixed=query.suffixed)
-                writer = replace(writer, plan=plan.of_commit)
+                writer = replace(writer, plan=replace(writer.plan, transaction=plan.of_commit.transaction))
             before = in_effect(world, query, batch)
             entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
         except AzureBlobError as error:

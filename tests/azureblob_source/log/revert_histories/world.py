@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -215,6 +215,7 @@ class RevertWorld(World[RevertProcess]):
     epoch: int = 0
     ids: int = 0
     others: int = 0
+    checkpoint_interval: int = 64
     acknowledged: set[int] = field(default_factory=set)
     """Rows of the other query that are done."""
 
@@ -282,7 +283,7 @@ def committer(process: RevertProcess, stream: str | None, epoch: int | None) -> 
     """A driver's committer, with logs that it has just opened."""
     logs: dict[str, CommitLog] = {}
     return BatchCommitter(
-        write_plan(stream, epoch).of_commit,
+        replace(write_plan(stream, epoch).of_commit, checkpoint_interval=process.world.checkpoint_interval),
         process.container,
         lambda name: logs.setdefault(name, CommitLog(process.container, name)),
         process.world.new_id,
