@@ -326,7 +326,9 @@ def vacuum_command(
 
     def report(done: list[VacuumResult]) -> str:
         gone, blobs = sum(each.entries for each in done), sum(each.blobs for each in done)
-        return f"Removed {plural(gone, 'entry')} and {plural(blobs, 'blob')}."
+        old = sum(each.checkpoints for each in done)
+        of_checkpoints = f", and {plural(old, 'blob')} of old checkpoints" if old else ""
+        return f"Removed {plural(gone, 'entry')} and {plural(blobs, 'blob')}{of_checkpoints}."
 
     change = PlannedChange(
         lines or [f"Container {place.container.name} has no batch log."],
@@ -359,7 +361,7 @@ def checkpoint_command(
     With --verify it ends with exit code 1 if a checkpoint differs from the entries.
     """
     if (rebuild and verify) or (every and not verify):
-        raise typer.BadParameter("it is for --verify alone" if every else "it makes none with --verify")
+        raise typer.BadParameter("--all needs --verify" if every else "give --rebuild or --verify, not both")
     shell = shell_of(ctx)
     of = _place(shell, where, common).log(shell)
     if not verify:

@@ -269,7 +269,7 @@ def verified_lines(stream: str, verified: Sequence[VerifiedCheckpoint]) -> list[
         for line in verification_lines(
             f"{stream}: the checkpoint at version {each.version}",
             each.faults,
-            f"its {plural(each.blobs, 'blob')} are those of the entries",
+            f"{plural(each.blobs, 'blob')}, as the entries say",
             dropped="",
         )
     ]
