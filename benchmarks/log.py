@@ -45,13 +45,13 @@ _WHOLE, _VACUUMED = "whole", "vacuumed"
 
 
 def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a log has no rows
-    """Five tables: requests and time to find the head, planning, planning of a year, planning beside peers."""
+    """Five tables: requests and time to find the head, planning beside peers, planning, planning of a year."""
     note = f"known: from a version {BEHIND} entries ago. vacuumed: cold, as many entries as were taken away before."
     return [
         Report("Requests to find the head of a log", [_counted(length) for length in COUNTED], note),
         Report("Milliseconds to find the head of a log, on the emulator", _timed(rounds), f"medians of {rounds}"),
-        *planning(),
         planning_beside_peers(rounds),
+        *planning(),
     ]
 
 
