@@ -5,6 +5,7 @@ A format is a heading of the page and a function in `WRITTEN` that returns docum
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import fastavro
 import pytest
 from pyspark.sql.types import StructType
 
@@ -48,7 +50,7 @@ ROW = re.compile(r"^\| (`[^|]+`) \| ([^|]+) \|", re.MULTILINE)
 def written_stream() -> MemoryAccount:
     """A stream of three versions in an account in memory, of which a vacuum has removed the first."""
     account = new_account()
-    container, plan = account.container("container"), plan_of(ROWS)
+    container, plan = account.container("container"), plan_of(ROWS, checkpointInterval=1)
     for batch in range(3):
         staged = stage_rows(container, plan, [rows([batch])], seed=batch)
         committer(container, plan, batch).commit([staged], Transaction("q", batch), overwrite=batch == 1)
@@ -62,6 +64,34 @@ def blobs(account: MemoryAccount, pattern: str) -> list[dict[str, Any]]:
     """The JSON documents of the container whose names match."""
     container = account.container("container")
     return [json.loads(container.get(blob.name).data) for blob in container.list("") if re.search(pattern, blob.name)]
+
+
+def avro_files(pattern: str) -> list[tuple[dict[str, str], list[dict[str, Any]]]]:
+    """The headers of Avro files whose names match, and their rows with the fields that are not Iceberg's."""
+    container = written_stream().container("container")
+    found = []
+    for blob in container.list("flights/_iceberg/"):
+        if re.search(pattern, blob.name):
+            file = fastavro.reader(io.BytesIO(container.get(blob.name).data))
+            schema: Any = file.writer_schema
+            own = [each["name"] for each in schema["fields"] if each["field-id"] >= 10000]
+            found.append((file.metadata, [{name: row[name] for name in own} for row in file]))
+    return found
+
+
+def checkpoints() -> list[dict[str, Any]]:
+    return [
+        {**json.loads(header.pop("azureblob.checkpoint")), **own_of(header), "rows": rows}
+        for header, rows in avro_files(r"/snap-")
+    ]
+
+
+def manifests_of_logs() -> list[dict[str, Any]]:
+    return [{**own_of(header), **row} for header, rows in avro_files(r"/m-") for row in rows]
+
+
+def own_of(header: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in header.items() if name.startswith("azureblob.")}
 
 
 def offsets() -> list[dict[str, Any]]:
@@ -99,6 +129,9 @@ MESSAGES: tuple[ControlMessage, ...] = (
 
 WRITTEN: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "Log entries": lambda: blobs(written_stream(), r"/_log/\d+\.json"),
+    "Checkpoints of the log": checkpoints,
+    "Manifests of the log": manifests_of_logs,
+    "Hints of the newest checkpoint": lambda: blobs(written_stream(), r"/_checkpoint\.json"),
     "Retention boundaries": lambda: blobs(written_stream(), r"/_first\.json"),
     "Offsets of streaming reads": offsets,
     "Checkpoint records": lambda: blobs(state(), r"/checkpoint\.json"),
@@ -155,3 +188,14 @@ def test_the_page_names_the_fields_that_are_written(heading: str) -> None:
     assert set(types) == set().union(*found)
     top = {name for name, type_ in types.items() if "." not in name and "absent" not in type_}
     assert [top] * len(found) == [names & top for names in found], "every document has every field"
+
+
+@pytest.mark.parametrize(("heading", "first"), [("Checkpoints of the log", 10100), ("Manifests of the log", 10000)])
+def test_the_ids_of_own_fields_rise_in_the_order_of_the_page(heading: str, first: int) -> None:
+    pattern = r"/snap-" if first == 10100 else r"/m-"
+    [(header, _), *_] = avro_files(pattern)
+    ids = {each["name"]: each["field-id"] for each in json.loads(header["avro.schema"])["fields"]}
+    own = [name.removeprefix("rows[].") for name in documented(heading)]
+    assert [first + place for place in range(sum(id_ >= 10000 for id_ in ids.values()))] == [
+        ids[name] for name in own if name in ids
+    ]
