@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, astuple, dataclass, field, fields
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -216,6 +217,8 @@ class Draft(Change):
         version = 0 if head is None else head.version + 1
         since, schemas = self._live_from(restored if self.operation == "void" else head, version)
         content: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Change)}
+        if head is not None:
+            content["timestamp"] = _later(self.timestamp, head.timestamp)
         if self.epoch is None and head is not None:
             content["epoch"] = head.epoch
         return LogEntry(
@@ -259,6 +262,12 @@ class Draft(Change):
             return before.since, tuple(used)
         since = version if self.operation == "overwrite" else before.since
         return since, tuple(dict.fromkeys((*before.schemas, *used)))
+
+
+def _later(timestamp: str, before: str) -> str:
+    """A time, or a millisecond after that of the entry before if that is not earlier: clocks of writers differ."""
+    earliest = datetime.fromisoformat(before) + timedelta(milliseconds=1)
+    return timestamp if datetime.fromisoformat(timestamp) >= earliest else earliest.isoformat(timespec="milliseconds")
 
 
 def _previous(last: LastCommitted | None, version: int) -> int:

@@ -235,6 +235,23 @@ def test_a_draft_gets_the_next_version_and_the_epoch_and_transactions_of_the_hea
     assert 3 == draft(epoch=3).succeeding(second, 1, {}).epoch
 
 
+@pytest.mark.parametrize(
+    ("before", "own", "expected"),
+    [
+        ("12:00:00.000+00:00", "12:00:00.001+00:00", "12:00:00.001+00:00"),
+        ("12:00:00.000+00:00", "12:00:00.000+00:00", "12:00:00.001+00:00"),
+        ("12:00:00.000+00:00", "11:59:00.000+00:00", "12:00:00.001+00:00"),
+        ("12:00:00.999+00:00", "12:00:00.000+00:00", "12:00:01.000+00:00"),
+        ("12:00:00.000+00:00", "12:30:00.000+01:00", "12:00:00.001+00:00"),
+        ("12:00:00.000+01:00", "11:30:00.000+00:00", "11:30:00.000+00:00"),
+    ],
+)
+def test_the_times_of_entries_rise_whatever_the_clocks_of_writers_say(before: str, own: str, expected: str) -> None:
+    head = replace(draft(), timestamp=f"2026-01-01T{before}").succeeding(None, -1, {})
+    assert f"2026-01-01T{before}" == head.timestamp
+    assert f"2026-01-01T{expected}" == replace(draft(), timestamp=f"2026-01-01T{own}").succeeding(head, 0, {}).timestamp
+
+
 def written_with(*schemas: str, operation: Operation = "append") -> Draft:
     blobs = tuple(replace(FULL.blobs[1], schema=schema) for schema in schemas)
     return replace(draft(), operation=operation, blobs=blobs)
