@@ -20,7 +20,6 @@ _BLOB_SIZE = "`maxBlobSize` is its name here."
 _SCHEMA = "Set `avroSchema` to the Avro schema to read with, in JSON."
 _START = "`startingVersion` is its name here: `earliest`, `latest` or a version."
 _AS_OF_VERSION = "Versions are numbers: the view `commits` lists them, `versionAsOf` reads one."
-_AS_OF_TIME = "Reads are by version: the view `commits` lists the versions with their times, `versionAsOf` reads one."
 _ONLY_ROWS = "Leave it out: a streaming read returns appended rows, and the rows of an overwrite as new rows."
 _SUPERSET = "Leave it out: writers may add columns, and a read uses the superset of their schemas."
 _WHOLE = "Mode `overwrite` replaces a whole stream: write each part that is replaced alone to a stream of its own."
@@ -58,7 +57,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     _START: ("startingOffsets", "cloudFiles.includeExistingFiles"),
     "`startingTimestamp` is its name here.": ("stream-from-timestamp", "startingOffsetsByTimestamp"),
     _AS_OF_VERSION: ("snapshot-id", "branch", "tag"),
-    _AS_OF_TIME: ("timestampAsOf", "as-of-timestamp"),
+    "`timestampAsOf` is its name here.": ("as-of-timestamp",),
     "`startTime` and `endTime` leave out blobs by the times of their rows.": ("modifiedAfter", "modifiedBefore"),
     "`stream` is its name here, or the last part of the path.": ("topic", "subscribe"),
     _ONLY_ROWS: (

@@ -391,6 +391,13 @@ SOURCE = OptionTable(
             "versionAsOf", integer(0), None, "Read the stream as of this version.", "Batch reads", shown_default="head"
         ),
         Option(
+            "timestampAsOf",
+            instant(),
+            None,
+            "Read the stream as of the last version that was committed up to this time.",
+            "Batch reads",
+        ),
+        Option(
             "ignoreExtension",
             boolean(),
             default=False,

@@ -11,16 +11,17 @@ that part twice.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from azureblob_source.log.entry import Totals
 from azureblob_source.log.live import first_unpublished, last_published, live_blobs
+from azureblob_source.log.live_state import no_log
 from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.blobs import PLANNED, stream_blob, stream_blobs
 from azureblob_source.read.waiting import PublicationWait, not_visible
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, utc
 from foundation.errors import ConflictError, NotFoundError
 
 if TYPE_CHECKING:
@@ -333,7 +334,7 @@ class Follower:
         self._totals |= {entry.version - 1: entry.totals_before, entry.version: entry.totals}
 
     def _committed_before(self, moment: datetime, first: int, head: LogEntry) -> int:
-        """The last version committed before `moment`: times rise along the log as far as clocks agree."""
+        """The last version committed before `moment`: times rise along the log."""
 
         def seconds_after(entry: LogEntry) -> float:
             return (datetime.fromisoformat(entry.timestamp) - moment).total_seconds()
@@ -348,6 +349,27 @@ class Follower:
     def _entry(self, version: int) -> LogEntry:
         """An entry, for a guess: it may be below the retention boundary by now. Errors as of `CommitLog.read`."""
         return find_entry(self.log.container, self.log.stream, version) or self.log.read(version)
+
+
+def version_at(log: CommitLog, moment: datetime, clock: Clock = SYSTEM_CLOCK) -> int:
+    """The last version committed up to `moment`.
+
+    `NotFoundError` if that is before the first version kept, or in the future, or if there is no log.
+    """
+    head = log.head()
+    if head is None:
+        raise no_log(log)
+    text = moment.isoformat()
+    place, ask = f"{log.container.url}/{log.stream}", "the view `commits` lists the times of all versions."
+    if moment > max(utc(clock), datetime.fromisoformat(head.timestamp)):
+        step = f"Ask for a time up to now, or leave `timestampAsOf` out to read the newest: {ask}"
+        raise NotFoundError(f"read as of {text}", place, "this time is in the future", step)
+    found = Follower(log, 0).version_before(moment + timedelta(microseconds=1))
+    if found < log.kept_from or found < 0:
+        oldest = log.read(log.kept_from)
+        cause = f"version {oldest.version}, the oldest kept, was committed at {oldest.timestamp}"
+        raise NotFoundError(f"read as of {text}", place, cause, f"Ask for that time or a later one: {ask}")
+    return found
 
 
 @dataclass

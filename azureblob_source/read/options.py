@@ -48,6 +48,7 @@ class SourceOptions:
     publish_timeout: float
     push_filters: bool
     version: int | None
+    as_of_time: datetime | None
     starting_version: int | str
     starting_time: datetime | None
     max_blobs: int
@@ -66,8 +67,9 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
     if address.path is None:
         message = f"No stream is named to read from container {address.container!r}. Load `container/stream`."
         raise ConfigurationError(message)
-    if {"startingVersion", "startingTimestamp"} <= given.given:
-        raise ConfigurationError("Options `startingVersion` and `startingTimestamp` exclude each other. Set one.")
+    for one, other in (("startingVersion", "startingTimestamp"), ("versionAsOf", "timestampAsOf")):
+        if {one, other} <= given.given:
+            raise ConfigurationError(f"Options `{one}` and `{other}` exclude each other. Set one.")
     if given["generations"] == "newest" and given["view"] != "control":
         raise ConfigurationError("Option `generations` is for the view `control`. Leave it out here.")
     if given["partitions"] is not None and given["view"] != "data":
@@ -96,6 +98,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         publish_timeout=given["publishTimeoutMs"] / 1000,
         push_filters=given["pushFilters"],
         version=given["versionAsOf"],
+        as_of_time=given["timestampAsOf"],
         starting_version=EARLIEST if given["startingVersion"] is None else given["startingVersion"],
         starting_time=given["startingTimestamp"],
         max_blobs=given["maxBlobsPerTrigger"],

@@ -21,7 +21,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.live_state import added_at, check_version
 from azureblob_source.options import METADATA_COLUMNS
 from azureblob_source.read import views
-from azureblob_source.read.following import Follower, new_blobs
+from azureblob_source.read.following import Follower, new_blobs, version_at
 from azureblob_source.read.options import SourceOptions, source_options
 from azureblob_source.read.snapshot import (
     ListingRules,
@@ -112,11 +112,17 @@ class ReadPlan:
         options = self.options
         return take_snapshot(
             self.log,
-            options.version,
+            self.version,
             selection=replace(options.selection, pruning=self.pruning),
             publish_timeout=options.publish_timeout,
             listing=ListingRules(options.ignore_corrupt, options.any_extension),
         )
+
+    @cached_property
+    def version(self) -> int | None:
+        """The version that is read; None for the head."""
+        moment = self.options.as_of_time
+        return self.options.version if moment is None else version_at(self.log, moment)
 
     @cached_property
     def container(self) -> BlobContainer:
@@ -140,7 +146,7 @@ class ReadPlan:
 
     def _logged_schemas(self) -> list[AvroSchema]:
         """The writer schemas that the entry of the version names, for which no other entry is read."""
-        log, version = self.log, self.options.version
+        log, version = self.log, self.version
         entry = log.head()
         if entry is not None and version is not None:
             entry = log.read(version) if version <= entry.version else None
@@ -307,14 +313,14 @@ class BaseReader:
             yield self._view_of_listing()
             return
         elif view in ("blobs", "schemas"):
-            version = self.options.version
+            version = self.plan.version
             head = check_version(log, version)
             yield self._view_of_blobs(added_at(log, head.version if version is None else version))
             return
         elif self.options.newest_generation:
             entries = newest_generation(log)
         else:
-            entries = kept_history(log, self.options.version)
+            entries = kept_history(log, self.plan.version)
         match view:
             case "commits":
                 yield views.commits(entries)

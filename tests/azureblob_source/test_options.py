@@ -129,6 +129,7 @@ VALUES = {
     "emission": '{"stream":"flights","partitions":2}', "checkpointBackup": "data/checkpoints/a",
     "partitionOverwriteMode": "static",
     "startTime": "2013-01-31", "endTime": "2013-02-01", "startingTimestamp": "2013-01-31T12:00:00Z",
+    "timestampAsOf": "2013-01-31T12:00:00Z",
 }  # fmt: skip
 
 
@@ -177,7 +178,7 @@ def test_hints_for_options_of_other_systems_name_options_that_exist(name: str) -
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("timestampAsOf", "the view `commits` lists the versions with their times, `versionAsOf` reads one."),
+        ("as-of-timestamp", "`timestampAsOf` is its name here."),
         ("maxFilesPerTrigger", "`maxBlobsPerTrigger` is its name here."),
         ("failOnDataLoss", "Start it with a new checkpoint then."),
         ("mergeSchema", "writers may add columns, and a read uses the superset of their schemas."),
@@ -364,6 +365,7 @@ def test_the_defaults_of_a_read() -> None:
         ({"generations": "newest", "view": "control"}, {"newest_generation": True}),
         ({"startingVersion": "LATEST"}, {"starting_version": "latest"}),
         ({"startingVersion": "7"}, {"starting_version": 7}),
+        ({"timestampAsOf": "2013-01-31T12:00:05+01:00"}, {"as_of_time": datetime(2013, 1, 31, 11, 0, 5, tzinfo=UTC)}),
         ({"startingTimestamp": "2013-01-31T12:00:05Z"}, {"starting_time": datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)}),
         ({"maxBytesPerTrigger": "1g", "publishTimeoutMs": "5s"}, {"max_bytes": 1 << 30, "publish_timeout": 5.0}),
     ],
@@ -386,6 +388,9 @@ def test_options_of_a_read_are_parsed_into_types(given: dict[str, Any], expected
         (None, {"startTime": "2013-01-02", "endTime": "2013-01-01"}, "`startTime` is not before `endTime`"),
         (None, {"startingVersion": "-1"}, "Option `startingVersion`"),
         (None, {"startingVersion": 1, "startingTimestamp": "2013-01-01"}, "exclude each other. Set one."),
+        (None, {"timestampAsOf": "now"}, "Option `timestampAsOf`: the value 'now' is not valid"),
+        (None, {"versionAsOf": 1, "timestampAsOf": "2013-01-01"}, "`timestampAsOf` exclude each other. Set one."),
+        (True, {"timestampAsOf": "2013-01-01"}, "Option `timestampAsOf` belongs to spark.read. Leave it out here."),
         (True, {"versionAsOf": 1}, "Option `versionAsOf` belongs to spark.read. Leave it out here."),
         (False, {"startingVersion": 1}, "Option `startingVersion` belongs to spark.readStream. Leave it out here."),
         (False, {"maxBlobsPerTrigger": 1}, "Option `maxBlobsPerTrigger` belongs to spark.readStream."),

@@ -16,6 +16,7 @@ import fastavro
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.sql.functions import col
 from pyspark.sql.types import StructType
 
 from arrow_avro import arrow_of, block, header
@@ -73,6 +74,10 @@ def test_every_version_can_be_read(stream: StoredStream) -> None:
     stream.write([(4,)], "id long")
     assert [1, 2, 3, 4] == stream.ids()
     assert ([1], [1, 2, 3], [1, 2, 3, 4]) == tuple(stream.ids(versionAsOf=version) for version in range(3))
+    commits = sorted(stream.read(view="commits").select("version", col("timestamp").cast("double")).collect())
+    times = [datetime.fromtimestamp(time, UTC).isoformat() for _, time in commits]
+    assert ([1], [1, 2, 3], [1, 2, 3, 4]) == tuple(stream.ids(timestampAsOf=time) for time in times)
+    assert 2 == stream.read(view="blobs", timestampAsOf=times[1]).count()
 
 
 def test_a_loaded_frame_and_its_view_stay_at_their_version_and_the_next_load_has_later_rows_and_columns(

@@ -139,8 +139,7 @@ def test_options_of_other_formats_get_hints_and_the_hints_help(
     def sentence(**more: str) -> str:
         return error_of(lambda: load(spark, options, target, **more))
 
-    hint = "the view `commits` lists the versions with their times, `versionAsOf` reads one."
-    assert hint in sentence(timestampAsOf="2013")
+    assert "`timestampAsOf` is its name here." in sentence(**{"as-of-timestamp": "2013"})
     times = load(spark, options, target, view="commits").select("version", "timestamp").collect()
     assert [0, 1] == sorted(row.version for row in times if row.timestamp is not None)
     assert [1] == [row.id for row in load(spark, options, target, versionAsOf="0").collect()]

@@ -390,7 +390,7 @@ def decisions(account: MemoryAccount, count: int, *, replaced: bool = False) -> 
     log = log_over(account, stream="_batches/q")
     blob = BlobEntry("flights/0-0.avro", "flights", None, f"{0:016x}", 1, 10, 200, 100, "f", "end")
     for version in range(count):
-        draft = Draft(f"d{version}", "t", blobs=(blob,), transaction=Transaction("q", version))
+        draft = Draft(f"d{version}", "2013-01-31T12:00:00+00:00", blobs=(blob,), transaction=Transaction("q", version))
         entry = committed(log, draft, Publisher(log.container))
     if replaced:
         committed(log, replacement(entry, replace(draft, write_id="r")), Publisher(log.container))

@@ -21,7 +21,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, LogEntry, Removal, Totals, to_json
 from azureblob_source.log.naming import log_name, schema_name
 from azureblob_source.log.stored_entries import find_entry
-from azureblob_source.read.following import Backlog, Follower, SchemaGuard, TriggerLimits, new_blobs
+from azureblob_source.read.following import Backlog, Follower, SchemaGuard, TriggerLimits, new_blobs, version_at
 from azureblob_source.read.query_schema import QuerySchema
 from foundation.clock import ManualClock
 from foundation.errors import ConflictError, NotFoundError, TransientError
@@ -171,6 +171,33 @@ def test_where_versions_come_evenly_few_entries_are_read_for_a_time(versions: in
             moment = NOON + timedelta(minutes=version, seconds=seconds)
             assert version - (not seconds) == reader.version_before(moment)
             assert faults.count - before <= 8
+
+
+@pytest.mark.parametrize(("minutes", "version"), [(0, 0), (0.5, 0), (1, 1), (3.99, 3), (4, 4), (5, 4)])
+def test_a_time_is_read_as_the_last_version_committed_up_to_it(minutes: float, version: int) -> None:
+    clock = ManualClock((NOON + timedelta(minutes=5)).timestamp())
+    assert version == version_at(follower(filled(5)).log, NOON + timedelta(minutes=minutes), clock)
+
+
+def test_a_time_before_the_first_version_or_in_the_future_is_refused() -> None:
+    clock, log = ManualClock(NOON.timestamp()), follower(filled(5)).log
+    assert 4 == version_at(log, NOON + timedelta(minutes=4), clock)  # the clock of a writer may be ahead
+    with pytest.raises(NotFoundError, match=r"read as of 20\S+ \S+/flights failed: this time is in the future"):
+        version_at(log, NOON + timedelta(minutes=4, seconds=1), clock)
+    with pytest.raises(NotFoundError, match=r"version 0, the oldest kept, was committed at 20\S+\. Ask for that time"):
+        version_at(log, NOON - timedelta(seconds=1), clock)
+
+
+def test_after_a_vacuum_a_time_is_of_a_version_that_is_kept() -> None:
+    clock, log = ManualClock((NOON + timedelta(minutes=9)).timestamp()), follower(vacuumed(5, 3)).log
+    assert 3 == version_at(log, NOON + timedelta(minutes=3), clock)
+    with pytest.raises(NotFoundError, match="version 3, the oldest kept, was committed at"):
+        version_at(log, NOON + timedelta(minutes=2), clock)
+
+
+def test_a_stream_without_a_log_has_no_times() -> None:
+    with pytest.raises(NotFoundError, match="there is none. Check container and stream"):
+        version_at(follower(new_account()).log, NOON)
 
 
 def test_a_time_may_be_in_another_zone() -> None:
