@@ -216,7 +216,8 @@ def test_a_silent_task_times_out_by_a_timer(stream: IntermediateStream) -> None:
     wait_for(lambda: "timed out: 'b'" in str(why_held(query)[0]), query)  # once the batch is committed
     query.stop()
 
-    assert [5, 20] == marks
+    # The timer may go off before the first 20 of a is read: then 10 comes first.
+    assert marks in ([5, 20], [5, 10, 20])
 
 
 def test_a_query_with_an_idle_timeout_stops_too_when_its_end_was_read_before(stream: IntermediateStream) -> None:
