@@ -34,7 +34,6 @@ _EVOLUTION = (
     "`schemaEvolution` is the nearest here: `fail` stops the query before a new column, and a restart reads it; "
     "`ignore` leaves the column out."
 )
-_METADATA = "`metadata.<key>` is its name here: metadata of every blob."
 _KEY = "Set the key as `accountAccessKey`, which Spark masks in plans."
 _SAS = "Set the SAS as `sasToken`."
 
@@ -112,7 +111,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "cloudFiles.partitionColumns",
     ),
     _NO_LIFETIME: ("cleanSource", "sourceArchiveDir", "cloudFiles.cleanSource"),
-    _METADATA: ("userMetadata",),
+    "`commitInfo` is its name here.": ("userMetadata",),
     NO_TABLE: ("location", "dbtable", "catalog"),
     SEVERAL_PATHS: ("paths",),
     _KEY: ("fs.azure.account.key",),

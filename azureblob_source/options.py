@@ -53,6 +53,7 @@ NONE = "none"
 ADD_COLUMNS, FIXED = "addColumns", NONE
 ICEBERG_SCHEMES = ("abfss", "abfs", "wasbs", "wasb")
 MOST_BOUNDS_COLUMNS = 16
+MOST_COMMIT_INFO_BYTES = 1024
 FAIL = "fail"
 IGNORE = "ignore"
 ERROR = "error"
@@ -100,6 +101,16 @@ def _bounds_columns() -> Parser[tuple[str, ...]]:
         return () if names == (NONE,) else names
 
     return Parser(f"`{NONE}`, or names separated by commas, at most {MOST_BOUNDS_COLUMNS}", read)
+
+
+def _commit_info() -> Parser[str]:
+    def read(value: str) -> str:
+        size = len(text()(value).encode())
+        if size > MOST_COMMIT_INFO_BYTES:
+            raise ValueError(f"it has {size:,} bytes")
+        return value
+
+    return Parser(f"text of at most {MOST_COMMIT_INFO_BYTES:,} bytes in UTF-8", read)
 
 
 def _producer(value: str) -> ProducerSpec:
@@ -291,6 +302,13 @@ SINK = OptionTable(
             "Guarantee",
         ),
         Option("epoch", integer(0), None, "Fencing token: a writer of a lower epoch is refused.", "Guarantee"),
+        Option(
+            "commitInfo",
+            _commit_info(),
+            None,
+            "What the log says of each version of this write: the view `commits` and the command `log` show it.",
+            "Guarantee",
+        ),
         Option("txnAppId", text(), None, "With `txnVersion`: makes a `df.write` idempotent.", "Guarantee"),
         Option("txnVersion", integer(0), None, "Number of the write within `txnAppId`, rising.", "Guarantee"),
         Option(

@@ -21,6 +21,8 @@ _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _CAPITAL = re.compile("[A-Z]")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FAULTS_SHOWN = 100
+_SHORTENED = 10
+"""Characters that a column keeps."""
 NONE = "–"
 """An empty cell."""
 
@@ -62,23 +64,25 @@ def new_table(
     columns: Iterable[TableColumn[Row]],
     rows: Iterable[Row],
     *,
-    shrinks: int = 0,
+    shrinks: int | tuple[int, ...] = 0,
     title: str | None = None,
     style: Callable[[Row], str] = lambda _: "",
 ) -> Table:
-    """A table in which only the column `shrinks` is shortened when there is no room for all. style: of a row."""
+    """A table in which only the columns `shrinks` are shortened when there is no room for all. style: of a row."""
     shown, listed = [column for column in columns if column.title], list(rows)
+    shrinking = (shrinks,) if isinstance(shrinks, int) else shrinks
     cells = [[_cell(column, row) for column in shown] for row in listed]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), title=title)
     table.title_justify, table.title_style = "left", "bold"
     for place, column in enumerate(shown):
         name = column.title.rstrip(">")
+        widest = max(len(name), *(len(each[place]) for each in cells), 0)
         table.add_column(
             name,
             justify="right" if column.title.endswith(">") else "left",
             no_wrap=place > 0,
             overflow="ellipsis" if place else "fold",
-            min_width=None if place == shrinks else max(len(name), *(len(each[place]) for each in cells), 0),
+            min_width=min(widest, _SHORTENED) if place in shrinking else widest,
         )
     for row, texts in zip(listed, cells, strict=True):
         table.add_row(*texts, style=style(row))

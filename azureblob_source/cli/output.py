@@ -90,7 +90,12 @@ ENTRIES: list[TableColumn[LogEntry]] = [
     in_json("removed", lambda entry: len(entry.removed)),
     in_json("writers", lambda entry: len(entry.writers)),
 ]
-_EPOCH: TableColumn[LogEntry] = in_table("epoch>", lambda entry: entry.epoch)
+_IF_ANY: list[TableColumn[LogEntry]] = [
+    in_table("epoch>", lambda entry: entry.epoch),
+    in_table("info", lambda entry: entry.commit_info),
+]
+"""Columns that are shown if an entry has a value."""
+_LONG_TITLES = ("writer", "info")
 _BLOBS: list[TableColumn[BlobEntry]] = [
     in_table("name", lambda blob: blob.name),
     in_table("partition", lambda blob: blob.partition),
@@ -124,15 +129,18 @@ _REVERTED: list[TableColumn[Sequence[LogEntry]]] = [
 
 def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
     """The table of `log`. Of a query id, a UUID, only the first eight characters are shown."""
-    epochs = any(entry.epoch is not None for entry in entries)
-    table = new_table([*ENTRIES, *([_EPOCH] if epochs else [])], entries, shrinks=3)
+    some = [column for column in _IF_ANY if any(column.value(entry) is not None for entry in entries)]
+    shown = [column for column in (*ENTRIES, *some) if column.title]
+    table = new_table(
+        shown, entries, shrinks=tuple(at for at, column in enumerate(shown) if column.title in _LONG_TITLES)
+    )
     table.show_header = header
     return table
 
 
 def entry_json(entry: LogEntry) -> dict[str, object]:
     """One line of `log`: the entry with its blobs and writers as numbers."""
-    kept = ("version", "timestamp", "operation", "transaction", "epoch", "replaces", "metrics")
+    kept = ("version", "timestamp", "operation", "commitInfo", "transaction", "epoch", "replaces", "metrics")
     found = {key: value for key, value in stored_json(entry).items() if key in kept}
     return {**found, **document(ENTRIES, entry)}
 

@@ -172,6 +172,7 @@ class Change:
     batch_version: of a stream's part of a batch over many streams, the version of its batch entry; None for other
       batches. Of the revert of a stream, the last batch entry that it takes back.
     reverts: versions of the entries that it takes back.
+    commit_info: what the writer says of it (option `commitInfo`).
     """
 
     write_id: str
@@ -188,6 +189,7 @@ class Change:
     attributes: BlobAttributes = NO_ATTRIBUTES
     batch_version: int | None = None
     reverts: tuple[int, ...] = ()
+    commit_info: str | None = None
 
     @property
     def rows(self) -> int:
@@ -360,6 +362,7 @@ def to_json(entry: LogEntry) -> bytes:
         "writeId": entry.write_id,
         "timestamp": entry.timestamp,
         "operation": entry.operation,
+        "commitInfo": entry.commit_info,
         "epoch": entry.epoch,
         "logId": entry.log_id,
         "published": entry.published_up_to,
@@ -431,6 +434,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         write_id=str(document["writeId"]),
         timestamp=str(document["timestamp"]),
         operation=document["operation"],
+        commit_info=document["commitInfo"],
         transaction=None if transaction is None else Transaction(transaction["id"], int(transaction["version"])),
         epoch=document["epoch"],
         published_up_to=int(document["published"]),

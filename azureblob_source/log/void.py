@@ -156,7 +156,7 @@ def void(log: CommitLog, head: LogEntry | None, target: ToVoid, draft: Draft, pu
         replaces=entry.version,
         batch_version=entry.batch_version,
         blobs=(),
-        control=(), metrics={}, writers=(),
+        control=(), metrics={}, writers=(), commit_info=None,
         removed=() if target.leave_blobs else tuple(sorted(own | publisher.deleted_by(entry))),
     )  # fmt: skip
     published = entry.version - 1 if head is None else max(entry.version - 1, head.published_up_to)

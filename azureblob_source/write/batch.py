@@ -279,6 +279,7 @@ class BatchCommitter:
             stream: replace(
                 self._draft("append", batch.transaction, of_stream, control_by_stream.get(stream, ()), writers),
                 batch_version=batch.version,
+                commit_info=batch.commit_info,
             )
             for stream, of_stream in sorted(blobs_by_stream.items())
         }
@@ -305,6 +306,7 @@ class BatchCommitter:
             metrics=batch_metrics(blobs),
             writers=tuple(writers),
             attributes=self.plan.attributes,
+            commit_info=self.plan.commit_info,
         )
 
 

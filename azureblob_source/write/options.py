@@ -55,6 +55,7 @@ class SinkOptions:
     bounds_columns: tuple[str, ...] | None
     epoch: int | None
     transaction: Transaction | None
+    commit_info: str | None
     envelope_column: str | None
     emission: ProducerSpec | None
     backup: BackupPlan | None
@@ -102,6 +103,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         bounds_columns=_bounds_columns(given),
         epoch=given["epoch"],
         transaction=_transaction(given),
+        commit_info=given["commitInfo"],
         envelope_column=_envelope_column(given),
         emission=given["emission"],
         backup=_backup(given, address, env),

@@ -87,6 +87,7 @@ class WritePlan:
             iceberg_paths=options.iceberg_paths,
             fixed_schema=options.fixed_schema,
             facts=self.facts,
+            commit_info=options.commit_info,
             backup=options.backup,
         )
 

@@ -99,6 +99,9 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ({"emission": PRODUCER.to_json()}, {"envelope_column": "value", "emission": PRODUCER}),
         ({"emission": PRODUCER.to_json(), "envelopeColumn": "value"}, {"envelope_column": "value"}),
         ({"txnAppId": "app", "txnVersion": 7}, {"transaction": Transaction("app", 7)}),
+        ({}, {"commit_info": None}),
+        ({"commitInfo": " late rows "}, {"commit_info": "late rows"}),
+        ({"commitInfo": "é" * 512}, {"commit_info": "é" * 512}),
         ({}, {"backup": None}),
         (
             {"checkpointBackup": "other/backups/a", "checkpointLocation": "/mnt/a"},
@@ -259,6 +262,8 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"memoryBudget": "1k"}, "Option `memoryBudget`"),
         ({"threadPoolCount": 65}, "Option `threadPoolCount`"),
         ({"epoch": -1}, "Option `epoch`"),
+        ({"commitInfo": ""}, "Option `commitInfo`: the value '' is not valid (it is empty)"),
+        ({"commitInfo": "é" * 513}, "is not valid (it has 1,026 bytes); expected text of at most 1,024 bytes in UTF-8"),
         ({"schemaEvolution": "ignore"}, "is ignore, which is for streaming reads: set `addColumns` or `none`"),
         (
             {"partitionOverwriteMode": "dynamic"},

@@ -136,14 +136,16 @@ def test_a_schema_that_rows_do_not_resolve_to_names_blob_and_column(stream: Stor
 
 def test_views_are_tables(stream: StoredStream, spark: SparkSession) -> None:
     stream.write([(1, "a"), (2, "b")], "id long, kind string", partitionColumn="kind")
-    stream.write([(3,)], "id long")
+    stream.write([(3,)], "id long", commitInfo="late rows of Zürich")
     for view in ("blobs", "commits", "schemas", "control"):
         stream.read(view=view).createOrReplaceTempView(view)
     per_version = spark.sql(
-        "SELECT c.version, c.operation, count(b.name) blobs, sum(b.rows) rows, sum(b.bytes) = first(c.bytes) same "
-        "FROM commits c JOIN blobs b USING (version) GROUP BY ALL ORDER BY 1"
+        "SELECT c.version, operation, commitInfo, count(b.name) blobs, sum(b.rows) rows, "
+        "sum(b.bytes) = first(c.bytes) same FROM commits c JOIN blobs b USING (version) GROUP BY ALL ORDER BY 1"
     )
-    assert [(0, "append", 2, 2, True), (1, "append", 1, 1, True)] == [tuple(row) for row in per_version.collect()]
+    assert [(0, "append", None, 2, 2, True), (1, "append", "late rows of Zürich", 1, 1, True)] == [
+        tuple(row) for row in per_version.collect()
+    ]
     used = spark.sql("SELECT firstVersion, lastVersion, blobs, rows, schema FROM schemas ORDER BY 1").collect()
     assert [(0, 0, 2, 2), (1, 1, 1, 1)] == [tuple(row)[:4] for row in used]
     assert [["id", "kind"], ["id"]] == [[field["name"] for field in json.loads(row.schema)["fields"]] for row in used]

@@ -147,6 +147,17 @@ def test_log_lists_the_newest_versions(account: MemoryAccount) -> None:
     assert all(len(line) <= 80 for line in shown)
 
 
+def test_log_shows_what_writers_say_of_their_versions(account: MemoryAccount) -> None:
+    info = "back-fill of January, after the outage in Zürich: the rows of the two gates that were missing"
+    write(account, 3, range(5), commitInfo=info)
+    entries = json.loads(run(account, "log", "demo/flights", "-n", "2", "--json").stdout)["entries"]
+    assert [None, info] == [entry["commitInfo"] for entry in entries]
+    lines = run(account, "log", "demo/flights").stdout.splitlines()
+    assert lines[0].split()[-1].startswith("info") and lines[-2].rstrip().endswith("–") and "back-fill" in lines[-1]
+    assert all(len(line) <= 80 for line in lines) and 6 == len(lines)
+    assert info in " ".join(run(account, "log", "demo/flights", "--version", "3").stdout.split())
+
+
 def test_log_shows_one_entry_in_full(account: MemoryAccount) -> None:
     entry = json.loads(run(account, "log", "demo/flights", "--version", "1", "--json").stdout)
     assert (1, 10, 10) == (entry["version"], entry["blobs"][0]["rows"], entry["writers"][0]["metrics"]["messagesSent"])

@@ -33,6 +33,7 @@ FULL = LogEntry(
     write_id="6f9619ff8b86d011",
     timestamp="2013-01-31T12:00:05.000+00:00",
     operation="replace",
+    commit_info="after the outage in Zürich",
     transaction=Transaction("0f8fad5b-d9cb-469f-a165-70867728950e", 12),
     epoch=3,
     published_up_to=6,
@@ -96,7 +97,7 @@ blobs = st.builds(
 entries = st.builds(
     LogEntry,
     version=counts, write_id=names, timestamp=names,
-    operation=st.sampled_from(["append", "overwrite", "replace", "void", "epoch"]),
+    operation=st.sampled_from(["append", "overwrite", "replace", "void", "epoch"]), commit_info=st.none() | names,
     transaction=st.none() | st.builds(Transaction, names, counts), epoch=st.none() | counts,
     published_up_to=st.integers(-1, 2**63 - 1), blobs=st.lists(blobs, max_size=3).map(tuple),
     removed=st.lists(st.builds(Removal, names, names), max_size=2).map(tuple), replaces=st.none() | counts,

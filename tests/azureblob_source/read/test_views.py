@@ -34,7 +34,7 @@ def test_the_history_is_one_row_for_each_entry() -> None:
     entries = [
         LogEntry("w0", WHEN, version=0, transaction=Transaction("q", 3), blobs=(BLOB, BLOB),
                  metrics={"messagesSent": 20}, writers=(WRITER,), attributes=BlobAttributes({"owner": "ops"})),
-        LogEntry("w1", WHEN, version=1, operation="replace", epoch=4, replaces=0,
+        LogEntry("w1", WHEN, version=1, operation="replace", epoch=4, replaces=0, commit_info="late rows",
                  removed=(Removal("a", "1"), Removal("b", "2"))),
     ]  # fmt: skip
     table = commits(entries)
@@ -42,12 +42,12 @@ def test_the_history_is_one_row_for_each_entry() -> None:
     first, second = table.to_pylist()
     assert {
         "version": 0, "timestamp": datetime(2013, 1, 31, 12, 0, 5, 250_000, UTC), "operation": "append",
-        "transactionId": "q", "transactionVersion": 3, "epoch": None, "blobs": 2, "rows": 20, "bytes": 400,
-        "uncompressed": 1000, "removed": 0, "replaces": None, "reverts": [], "metrics": [("messagesSent", 20)],
-        "writers": [{**WRITER, "metrics": [("messagesSent", 20)]}],
+        "commitInfo": None, "transactionId": "q", "transactionVersion": 3, "epoch": None, "blobs": 2, "rows": 20,
+        "bytes": 400, "uncompressed": 1000, "removed": 0, "replaces": None, "reverts": [],
+        "metrics": [("messagesSent", 20)], "writers": [{**WRITER, "metrics": [("messagesSent", 20)]}],
     } == first  # fmt: skip
-    assert (1, "replace", 4, 2, 0, 0, 0) == tuple(
-        second[name] for name in ("version", "operation", "epoch", "removed", "replaces", "blobs", "rows")
+    assert (1, "replace", "late rows", 4, 2, 0, 0, 0) == tuple(
+        second[name] for name in ("version", "operation", "commitInfo", "epoch", "removed", "replaces", "blobs", "rows")
     )
     assert ([], []) == (second["metrics"], second["writers"])
 

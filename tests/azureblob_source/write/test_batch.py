@@ -488,6 +488,29 @@ def test_rows_that_name_their_streams_are_committed_to_each() -> None:
     assert {"a", "b/c"} == {blob.stream for blob in entry.blobs}
 
 
+def test_what_a_writer_says_of_a_batch_is_in_all_its_entries_and_in_no_other() -> None:
+    account = new_account()
+
+    def run(number: int, info: str, faults: FaultInjector) -> bool:
+        plan = plan_of(ROWS, "container", streamColumn="stream", commitInfo=info)
+        container = account.restarted(faults).container("container")
+        staged = stage_rows(container, plan, [rows([1, 2], ["a", "b"])], seed=number)
+        return survives(lambda _: committer(container, plan, number).commit([staged], Transaction("q", 0)))
+
+    assert not run(0, "back-fill", FaultInjector(on("put", Crash(), name=lambda name: name.startswith("a/_log"))))
+    assert run(1, "another try", FaultInjector())
+    assert ["back-fill"] * 3 == [history(account, each)[0].commit_info for each in ("_batches/q", "a", "b")]
+
+
+def test_a_void_does_not_say_what_the_writer_of_the_next_batch_says_of_that() -> None:
+    account = new_account()
+    commit_and_die(account, [1], Transaction("q", 0), 1)
+    account.clock.sleep(WEEK_AND_A_DAY)
+    write(account, [9], seed=2, commitInfo="late rows")
+    write(account, [1], Transaction("q", 0), seed=3)
+    assert [None, None, "late rows", None] == [entry.commit_info for entry in history(account)]
+
+
 def test_a_batch_fails_when_no_stream_is_committed_any_more() -> None:
     """Else a repeat of the batch would run beside what this one has left."""
 
