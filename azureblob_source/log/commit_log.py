@@ -30,15 +30,17 @@ from azureblob_source.log.hint import hinted
 from azureblob_source.log.naming import log_name, schema_name
 from azureblob_source.log.stored_entries import EntriesAhead, StoredEntries, find_entry
 from azureblob_source.log.stream_notes import LogFacts, StreamNotes
+from azureblob_source.log.writer_clock import clock_warning, seconds_ahead
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
+    from azure_account.values import BlobContent
     from azureblob_source.log.boundary import Boundary
     from azureblob_source.log.checkpoint.store import LogCheckpointStore
     from azureblob_source.log.entry import Draft, LastCommitted, Transaction
@@ -425,8 +427,11 @@ class CommitLog:
         return there
 
     def _check_log(self, before: LogEntry, put: LogEntry) -> None:
-        """`ConflictError` if the entry before the one that was put is gone: the log was deleted in between."""
-        if self._is_there(before):
+        """`ConflictError` if the entry before the one that was put is gone: the log was deleted in between.
+
+        The answer has the service's time, with which this writer's clock is compared.
+        """
+        if self._is_there(before, partial(self._compare_clocks, self._clock.now())):
             return
         known = self._head
         self._reset()
@@ -437,9 +442,21 @@ class CommitLog:
         self._withdraw(put)
         raise self._deleted(known)
 
-    def _is_there(self, entry: LogEntry) -> bool:
-        """Whether an entry that this object has read or put is in the log still, or was deleted by a vacuum."""
-        there = self._find(entry.version)
+    def _compare_clocks(self, asked: float, answer: BlobContent) -> None:
+        """Warn once if this writer's clock differs from the service's."""
+        service = answer.properties.last_modified.timestamp() + answer.age
+        ahead = seconds_ahead(asked, self._clock.now(), service)
+        if ahead and not self.notes.clock_differs:
+            self.notes.clock_differs = True
+            logger.warning("%s: %s", self.stream, clock_warning(ahead, service))
+
+    def _is_there(self, entry: LogEntry, seen: Callable[[BlobContent], object] = lambda _: None) -> bool:
+        """Whether an entry that this object has read or put is in the log still, or was deleted by a vacuum.
+
+        seen: gets the answer that has it.
+        """
+        there = self._unconfirmed.get(entry.version)
+        there = there or find_entry(self.container, self.stream, entry.version, seen)
         if there is None:
             return entry.version < self.refresh_boundary().first
         return there.write_id == entry.write_id

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from azure_account.container import BlobContainer
+    from azure_account.values import BlobContent
     from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
     from azureblob_source.log.entry import LogEntry
     from azureblob_source.log.stream_notes import LogFacts
@@ -119,10 +120,14 @@ class StoredEntries:
         return EntriesAhead(ahead, found.get(0), by_hint=at_given is None)
 
 
-def find_entry(container: BlobContainer, stream: str, version: int) -> LogEntry | None:
-    """The entry stored as a version, even below the boundary; None if there is none."""
+def find_entry(
+    container: BlobContainer, stream: str, version: int, seen: Callable[[BlobContent], object] = lambda _: None
+) -> LogEntry | None:
+    """The entry stored as a version, even below the boundary; None if there is none. seen: gets the answer."""
     name = log_name(stream, version)
     try:
-        return from_json(container.get(name).data, name)
+        content = container.get(name)
     except NotFoundError:
         return None
+    seen(content)
+    return from_json(content.data, name)

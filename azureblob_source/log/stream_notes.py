@@ -36,6 +36,7 @@ class StreamNotes:
     checkpoint: the version of the newest checkpoint, as far as is known; -1 if there is none, None if nobody looked.
     table: the newest Iceberg table and its number, as far as is known; None if nobody looked.
     no_table: the last reason for which there is no newer one.
+    clock_differs: a warning has said that this writer's clock differs from the service's.
     probed: attributes, and whether with deletes, that the service is known to allow (`Publisher.probe_service`).
     """
 
@@ -45,6 +46,7 @@ class StreamNotes:
     checkpoint: int | None = None
     table: tuple[int, IcebergTable | None] | None = None
     no_table: str = ""
+    clock_differs: bool = False
     probed: list[tuple[BlobAttributes, bool]] = field(default_factory=list)
 
     def published(self, version: int) -> None:
