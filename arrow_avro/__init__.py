@@ -6,6 +6,7 @@ here: a name loads the modules that it needs when it is asked for, so that optio
 schema    schema_parser ─► types ─► schema; defaults, compatibility (Arrow and Avro), limits
 writing   encoding: choice ─► columns, numbers, nested ─► pieces ─► assembly; encode is the entry point
 reading   files: container_file, splitting, block_codecs ─► decoding: resolve ─► plan ─► program ─► scan ─► arrays
+joining   joining: container files of one schema as one, without decoding rows
 values    arrow_values: the buffers of Arrow arrays; nested_arrays: nested ones built again, with their rows and nulls;
           spark_types: Spark's types and Arrow's, the one module with Spark
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     )
     from arrow_avro.files.gzipped import GunzippedSource, is_gzip
     from arrow_avro.files.splitting import is_splittable, split_blocks
+    from arrow_avro.joining import JoinedFormat, Placement, join_files, joined_sync
     from arrow_avro.limits import (
         BATCH_BYTES,
         BLOCK_BYTES,
@@ -77,6 +79,8 @@ __all__ = [
     "EncodedRows",
     "FileHeader",
     "GunzippedSource",
+    "JoinedFormat",
+    "Placement",
     "ReadLimits",
     "RowEncoder",
     "Source",
@@ -97,6 +101,8 @@ __all__ = [
     "int64_array",
     "is_gzip",
     "is_splittable",
+    "join_files",
+    "joined_sync",
     "names_alike",
     "parse",
     "raw_rows",
@@ -129,6 +135,7 @@ _NAMES = {
     "files.container_file": "SYNC_SIZE AvroBlock FileHeader Source block blocks header read_header",
     "files.gzipped": "GunzippedSource is_gzip",
     "files.splitting": "is_splittable split_blocks",
+    "joining": "JoinedFormat Placement join_files joined_sync",
     "limits": "BATCH_BYTES BLOCK_BYTES DEFAULT_LIMITS INVALID_UTF8 MAX_BATCH_BYTES MAX_BLOCK_BYTES MAX_DEPTH "
     "RECURSIVE_FIELD_MAX_DEPTH ReadLimits",
     "nested_arrays": "batch_of retyped same_rows well_formed",
