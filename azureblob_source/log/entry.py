@@ -43,11 +43,33 @@ Bounds: TypeAlias = "Mapping[str, tuple[Bound, Bound]]"
 
 
 @dataclass(frozen=True)
+class MovedRows:
+    """The rows of an earlier blob, in the blob that a compaction has moved them to.
+
+    name: of the earlier blob; version, committed: version and timestamp of the entry that added it.
+    start, end: its rows are in the Avro blocks within these bytes, after `skip` rows of the first block. They have
+    `uncompressed` bytes. Event times are those of the earlier blob.
+    """
+
+    name: str
+    version: int
+    committed: str
+    start: int
+    end: int
+    skip: int
+    rows: int
+    uncompressed: int
+    min_event_time: int | None = None
+    max_event_time: int | None = None
+
+
+@dataclass(frozen=True)
 class BlobEntry:
     """One blob, staged by one task attempt as the blocks `0 … blocks-1`.
 
     `uncompressed` and `size` count bytes before and after compression; event times are microseconds since 1970 UTC.
     `bounds` has some columns; of another one nothing is known.
+    moved: if its rows were moved: the earlier blobs that had them, in the order of the rows.
     """
 
     name: str
@@ -63,6 +85,13 @@ class BlobEntry:
     min_event_time: int | None = None
     max_event_time: int | None = None
     bounds: Bounds = field(default_factory=dict, hash=False)
+    moved: tuple[MovedRows, ...] = field(default=(), hash=False)
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """Of a blob with moved rows, their oldest and newest version."""
+        versions = [each.version for each in self.moved]
+        return min(versions), max(versions)
 
     @property
     def removal(self) -> Removal:
@@ -104,21 +133,22 @@ class Totals:
     bytes: int = 0
 
     def plus(self, blobs: Sequence[BlobEntry]) -> Totals:
-        """With what an entry of these blobs adds."""
-        rows, size = sum(blob.rows for blob in blobs), sum(blob.size for blob in blobs)
-        return Totals(self.blobs + len(blobs), self.rows + rows, self.bytes + size)
+        """With what an entry of these blobs adds: rows that were moved are not new."""
+        new = [blob for blob in blobs if not blob.moved]
+        rows, size = sum(blob.rows for blob in new), sum(blob.size for blob in new)
+        return Totals(self.blobs + len(new), self.rows + rows, self.bytes + size)
 
     def less(self, other: Totals) -> Totals:
         """What is added from `other`, those of an earlier entry, to these."""
         return Totals(self.blobs - other.blobs, self.rows - other.rows, self.bytes - other.bytes)
 
 
-Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "revert", "epoch"]
+Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "revert", "epoch", "compact"]
 """What an entry does.
 
 append: adds blobs. overwrite: its blobs take the place of all earlier ones. replace: its blobs take the place of those
 of entry `replaces`, which cannot be published. void: revokes entry `replaces`. revert: revokes the entries `reverts`.
-epoch: opens an epoch.
+epoch: opens an epoch. compact: its blobs have the rows of those that it removes.
 """
 VOIDED = -1
 """In the place of an entry's version: the batch was committed and voided, so its next run is committed again."""
@@ -233,6 +263,7 @@ class Draft(Change):
             schemas=schemas,
             log_id=self.write_id if head is None else head.log_id,
             last_revert=None if head is None else head.newest_revert,
+            last_compaction=None if head is None else head.newest_compaction,
             totals=(Totals() if head is None else head.totals).plus(self.blobs),
         )
 
@@ -290,6 +321,7 @@ class LogEntry(Change):
     schemas: fingerprints of the writer schemas used since then, in order of first use.
     log_id: the log's identity, which is the write id of its version 0 (see decision 18).
     last_revert: the version of the last revert before this entry.
+    last_compaction: the version of the last entry before this one that has moved rows.
     totals: of all entries up to this one, also of those that were revoked since, or that a vacuum has deleted.
     """
 
@@ -301,6 +333,7 @@ class LogEntry(Change):
     schemas: tuple[str, ...] = ()
     log_id: str = ""
     last_revert: int | None = None
+    last_compaction: int | None = None
     totals: Totals = Totals()
 
     @property
@@ -322,6 +355,11 @@ class LogEntry(Change):
     def newest_revert(self) -> int | None:
         """The version of the last revert up to this entry."""
         return self.version if self.operation == "revert" else self.last_revert
+
+    @property
+    def newest_compaction(self) -> int | None:
+        """The version of the last entry up to this one that has moved rows."""
+        return self.version if any(blob.moved for blob in self.blobs) else self.last_compaction
 
     @property
     def totals_before(self) -> Totals:
@@ -371,6 +409,7 @@ def to_json(entry: LogEntry) -> bytes:
         "replaces": entry.replaces,
         "reverts": entry.reverts,
         "lastRevert": entry.last_revert,
+        "lastCompaction": entry.last_compaction,
         "batchVersion": entry.batch_version,
         "transaction": None if entry.transaction is None else asdict(entry.transaction),
         "blobs": [blob_document(blob) for blob in entry.blobs],
@@ -443,6 +482,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         replaces=document["replaces"],
         reverts=tuple(map(int, document["reverts"])),
         last_revert=document["lastRevert"],
+        last_compaction=document["lastCompaction"],
         control=tuple(document["control"]),
         metrics=document["metrics"],
         writers=tuple(document["writers"]),
@@ -475,10 +515,14 @@ _BLOB_FIELDS = {
 
 def blob_document(blob: BlobEntry) -> dict[str, Any]:
     """A blob as an object of JSON."""
-    return {key: getattr(blob, attribute) for key, attribute in _BLOB_FIELDS.items()} | {"bounds": dict(blob.bounds)}
+    own = {key: getattr(blob, attribute) for key, attribute in _BLOB_FIELDS.items()}
+    return own | {"bounds": dict(blob.bounds), "moved": [astuple(each) for each in blob.moved]}
 
 
 def blob_of(document: Mapping[str, Any]) -> BlobEntry:
     """The inverse of `blob_document`. `KeyError`, `TypeError` or `ValueError` if the object is damaged."""
     bounds = {column: (lower, upper) for column, (lower, upper) in document["bounds"].items()}
-    return BlobEntry(**{attribute: document[key] for key, attribute in _BLOB_FIELDS.items()}, bounds=bounds)
+    moved = tuple(MovedRows(*each) for each in document["moved"])
+    return BlobEntry(
+        **{attribute: document[key] for key, attribute in _BLOB_FIELDS.items()}, bounds=bounds, moved=moved
+    )

@@ -12,12 +12,12 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from azureblob_source.log.checkpoint.tail import TailEffect, added_by, tail_effect
+from azureblob_source.log.checkpoint.tail import TailEffect, added_by, is_kept, tail_effect
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import both
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -73,12 +73,15 @@ class LiveState:
         found = tail_effect(self.base, [*self.entries, *later])
         if found is None:
             return None
-        own = tuple((entry, blob) for entry, blob in found.added if entry.version <= self.last.version)
+        own = tuple(each for each in self._kept(found.added) if each[0].version <= self.last.version)
         return replace(found, added=own)
 
     def effect_of_entries(self, later: Sequence[LogEntry] = ()) -> TailEffect:
         """The same without a checkpoint."""
-        return TailEffect(frozenset(), frozenset(), tuple(added_by(self.entries, later)))
+        return TailEffect(frozenset(), frozenset(), tuple(self._kept(added_by(self.entries, later))))
+
+    def _kept(self, added: Iterable[tuple[LogEntry, BlobEntry]]) -> Iterator[tuple[LogEntry, BlobEntry]]:
+        return (each for each in added if is_kept(each[1], self.log.kept_from))
 
     def of_base(self, effect: TailEffect) -> pa.Table | None:
         """The live blobs of the checkpoint, with all columns. None without one. Errors as of `base_table`."""

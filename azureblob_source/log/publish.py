@@ -1,6 +1,6 @@
 """Publishing: the blobs of a log entry become visible, or are returned as unpublishable.
 
-    publish(entry) ─► void, replace, revert: delete revoked blobs ─► commit block lists ─► overwrite: delete old blobs
+    publish(entry) ─► void, replace: delete revoked blobs ─► commit block lists ─► others: delete what they removed
 
 A block list is committed only if the blob is absent. If a blob is there, its `azureblob_attempt` metadata or, where a
 tool has replaced the metadata, its committed block ids show whether this attempt made it. A blob that cannot be
@@ -129,10 +129,10 @@ class Publisher:
 
         Idempotent, and safe for several processes at once. An error of removing blobs is raised.
         """
-        if entry.operation in ("replace", "void", "revert"):
+        if entry.operation in ("replace", "void"):
             self.remove(entry.removed, entry)
         failed = self.publish_blobs(entry)
-        if not failed and entry.operation == "overwrite":
+        if not failed and entry.operation in ("overwrite", "compact", "revert"):
             self.remove(entry.removed, entry)
         return failed
 
@@ -142,8 +142,8 @@ class Publisher:
         return [each for each in done if each is not None]
 
     def deleted_by(self, entry: LogEntry) -> set[Removal]:
-        """The blobs that an overwrite removes and that are gone. It may have deleted them, so its void removes them."""
-        if entry.operation != "overwrite":
+        """The blobs that an entry replaces and that are gone. It may have deleted them, so its void removes them."""
+        if entry.operation not in ("overwrite", "compact"):
             return set()
         found = self._concurrently(lambda each: still_there(self.container, each), entry.removed)
         return {removal for removal, there in zip(entry.removed, found, strict=True) if there is None}

@@ -3,6 +3,8 @@
     the query's batches  … 5  6 │ 7  8  9      its checkpoint was restored at batch 6
     revert: transaction (query, 6), removed: the blobs of 7, 8, 9 ─► publishing it deletes these
 
+Of a blob to which rows of these batches were moved, the rest is moved to another one, which the entry adds.
+
 One put takes them back: from then on readers of the log ignore these entries, and the log remembers the last batch up
 to 6 that it has as the last one of the query, so that batch 7 is committed when the query writes it again. A process
 that dies after the put leaves visible blobs, which the next writer, or a repair, deletes.
@@ -19,15 +21,19 @@ from typing import TYPE_CHECKING
 from azureblob_source.log.entry import VOIDED, LogEntry, Transaction
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
-from azureblob_source.log.naming import is_batch_log
-from azureblob_source.log.roll_forward import publish_earlier
+from azureblob_source.log.live_state import blobs_live_at
+from azureblob_source.log.moving import left_of
+from azureblob_source.log.naming import LAST_VERSION, is_batch_log
+from azureblob_source.log.relocation import compactions_after
+from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
+from azureblob_source.log.void import voided_batch_error
 from foundation.errors import ConfigurationError, ConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import Draft
+    from azureblob_source.log.entry import BlobEntry, Draft, MovedRows, Removal
     from azureblob_source.log.publish import Publisher
 
 _AT_ONCE = 16
@@ -64,26 +70,50 @@ def revert(
         if unplanned:
             cause = f"version {unplanned[0]} was written after the revert was planned"
             raise ConflictError("revert", _place(log), cause, "Stop the query, then look again.")
-        blobs = [] if of_streams else [blob.removal for entry in taken_back for blob in entry.blobs]
-        if blobs:
-            publisher.probe_service(log.stream, draft.attributes, deletes=True)
         versions = tuple(entry.version for entry in taken_back)
+        removed: list[Removal] = []
+        left: tuple[BlobEntry, ...] = ()
+        if not of_streams:
+            replaced, left = _without_versions(log, versions, draft.write_id)
+            removed = [*(blob.removal for entry in taken_back for blob in entry.blobs), *replaced]
+        if removed:
+            publisher.probe_service(log.stream, draft.attributes, deletes=True)
         kept = Transaction(last.id, _last_kept(log, found, last))
         reverting = replace(
             draft,
             operation="revert",
             transaction=kept,
             reverts=versions,
-            removed=tuple(blobs),
+            removed=tuple(removed),
+            blobs=left,
             batch_version=batch_version,
         )
         entry = log.next_entry(head, reverting, -1 if head is None else head.version)
         if head is not None and taken_back and not of_streams:
             entry = replace(entry, schemas=_schemas_without(log, head, taken_back))
         if log.put(entry).write_id == entry.write_id:
-            if not of_streams:
-                publisher.publish(entry)
+            failure = None if of_streams else publish_in_effect(log, entry, reverting, publisher)
+            if isinstance(failure, NotPublished):
+                raise voided_batch_error(log, entry, failure.blobs)
             return entry
+
+
+def _without_versions(
+    log: CommitLog, versions: Collection[int], write_id: str
+) -> tuple[list[Removal], tuple[BlobEntry, ...]]:
+    """The live blobs to which rows of some versions were moved, and staged ones with what is left of them."""
+    found = list(compactions_after(log, min(versions, default=LAST_VERSION)))
+    if not found:
+        return [], ()
+    live = {blob.name for blob in blobs_live_at(log, found[0].version)}
+    moved = [blob for entry in found for blob in entry.blobs if blob.name in live]
+    cut = [blob for blob in moved if any(rows.version in versions for rows in blob.moved)]
+
+    def stays(rows: MovedRows) -> bool:
+        return rows.version not in versions
+
+    some_left = [blob for blob in cut if any(map(stays, blob.moved))]
+    return [blob.removal for blob in cut], tuple(left_of(log, blob, stays, write_id) for blob in some_left)
 
 
 def _schemas_without(log: CommitLog, head: LogEntry, taken_back: Sequence[LogEntry]) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from azureblob_source.log.entry import BlobEntry
+    from collections.abc import Iterable
+
+    from azureblob_source.log.entry import BlobEntry, MovedRows
 
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -21,12 +23,25 @@ def times_of(timestamp: str, blob: BlobEntry) -> tuple[int | None, int]:
     """The earliest and latest time of a blob's rows, in microseconds since 1970 UTC, both included.
 
     Event times if the entry has them; else the times of writing, which end with the entry's `timestamp`. None is
-    unknown.
+    unknown. Rows that were moved keep their times.
     """
+    if not blob.moved:
+        return times_of_rows(timestamp, blob)
+    return spanned(times_of_rows(each.committed, each) for each in blob.moved)
+
+
+def times_of_rows(timestamp: str, blob: BlobEntry | MovedRows) -> tuple[int | None, int]:
+    """The same of rows that the entry with this timestamp has added."""
     if blob.min_event_time is not None and blob.max_event_time is not None:
         return blob.min_event_time, blob.max_event_time
     written = microseconds(datetime.fromisoformat(timestamp)) + _WITHIN_MILLISECOND
     return ordered(name_time(blob.name)[1], written)
+
+
+def spanned(times: Iterable[tuple[int | None, int]]) -> tuple[int | None, int]:
+    """The range of several, one at least."""
+    earliest, latest = zip(*times, strict=True)
+    return None if None in earliest else min(earliest), max(latest)
 
 
 def name_time(name: str) -> tuple[int | None, int | None]:

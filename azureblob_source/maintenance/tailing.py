@@ -77,7 +77,7 @@ class Tail:
                 entries = self._follower.entries(self._at, until)
                 self._at = until
                 self._follower.forget(until)
-                rows = list(self._read(new_blobs(entries)))
+                rows = list(self._read(new_blobs(entries), entries[0].version))
                 if rows:
                     yield rows
             self.clock.sleep(_POLL_SECONDS)
@@ -92,15 +92,18 @@ class Tail:
             entries = [*self.log.entries(low, upper - 1), *entries]
         chosen: list[tuple[LogEntry, BlobEntry]] = []
         rows = 0
-        for found in reversed(new_blobs(entries)):
+        for found in sorted(new_blobs(entries), key=_newest_version, reverse=True):
             if rows >= count:
                 break
             rows += found[1].rows
             chosen.append(found)
         return chosen[::-1]
 
-    def _read(self, found: Iterable[tuple[LogEntry, BlobEntry]]) -> Iterator[Rows]:
-        """The rows of the blobs, in the superset of all schemas seen so far. Deleted blobs are left out."""
+    def _read(self, found: Iterable[tuple[LogEntry, BlobEntry]], first: int = 0) -> Iterator[Rows]:
+        """The rows of the blobs, in the superset of all schemas seen so far. Deleted blobs are left out.
+
+        first: of rows that were moved, those of earlier versions, which are older, are left out.
+        """
         found = list(found)
         for _, blob in found:
             if blob.schema not in self._schemas:
@@ -112,5 +115,15 @@ class Tail:
                 logger.warning("blob %s of version %d is deleted, its rows are left out", blob.name, entry.version)
                 continue
             reader = superset(tuple(self._schemas.values()), self.columns)
+            older = sum(rows.rows for rows in blob.moved if rows.version < first)
             for batch in decode_blob(data, blob=blob.name, reader=reader, columns=self.columns):
-                yield Rows(entry, blob, batch)
+                rows = batch.slice(older)
+                older = max(0, older - batch.num_rows)
+                if rows.num_rows:
+                    yield Rows(entry, blob, rows)
+
+
+def _newest_version(found: tuple[LogEntry, BlobEntry]) -> int:
+    """The version of the newest rows of a blob."""
+    entry, blob = found
+    return blob.versions[1] if blob.moved else entry.version

@@ -8,6 +8,7 @@ Why this order is safe (each clause is a test):
   * Only published entries are removed, and never the head: no batch is voided, and the transactions stay known.
   * The entry that lists the transactions of the first one that is kept loses its blobs, and is kept (decision 24).
   * A blob is deleted only if its `azureblob_attempt` metadata names the entry's attempt, on the ETag that was read.
+  * A blob with moved rows is deleted as soon as all of them are below the boundary, which never divides its rows.
   * An entry is deleted after its blobs. If a vacuum dies, the boundary's `removing` lists the entries that it began
     with, and the next vacuum starts with them. Any other entry below the boundary was put there by a stale writer: it
     is deleted, its blobs are not.
@@ -28,6 +29,8 @@ from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.live import first_unpublished
 from azureblob_source.log.naming import is_batch_log, log_name, log_prefix, log_version
+from azureblob_source.log.publish import still_there
+from azureblob_source.log.relocation import compactions_after
 from azureblob_source.log.status import newest_batch_entry
 from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.maintenance.checkpoints import unneeded
@@ -67,6 +70,7 @@ class VacuumPlan:
     interrupted: entries below the boundary that an interrupted vacuum began to remove, to be removed with their blobs.
     strays: entries that a stale writer put below the boundary, to be deleted without their blobs.
     list_entry: the entry below the boundary that is kept, as it lists transactions.
+    moved: blobs of later, published entries, all of whose rows were moved from outdated ones, to be deleted.
     checkpoints: blobs of checkpoints of the log, to be deleted.
     first, last: the first version that is kept, and the head.
     """
@@ -82,13 +86,14 @@ class VacuumPlan:
     blobs: int = 0
     rows: int = 0
     bytes: int = 0
+    moved: tuple[BlobEntry, ...] = ()
     checkpoints: tuple[BlobProperties, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
         entries = self.outdated or self.interrupted or self.strays
-        return not (entries or self.boundary.removing or self.checkpoints)
+        return not (entries or self.boundary.removing or self.moved or self.checkpoints)
 
     @property
     def log_only(self) -> bool:
@@ -130,7 +135,10 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
         step = "Check container and stream; `python -m azureblob_source ls` shows what is there."
         raise NotFoundError("vacuum", f"{log.container.url}/{log.stream}", "there is no commit log", step)
     listed = list(_listed(log.container, log.stream))
+    movers = list(compactions_after(log, boundary.first - 1))
+    moved = [blob for entry in movers for blob in entry.blobs if blob.moved]
     plan = plan_from_listing(log.stream, listed, boundary, head, before=before, needed=_needed(log, head))
+    plan = _with_undivided(plan, moved)
     blobs = rows = size = 0
     for chunk in _chunks(plan.outdated):
         for entry in log.entries(chunk[0].version, chunk[-1].version):
@@ -139,7 +147,10 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
             size += sum(blob.size for blob in entry.blobs)
         progress(len(chunk))
     checkpoints = () if plan.log_only else tuple(unneeded(log, plan.first))
-    return replace(plan, blobs=blobs, rows=rows, bytes=size, checkpoints=checkpoints)
+    kept = [entry for entry in movers if plan.first <= entry.version <= head.published_up_to]
+    outdated = [blob for entry in kept for blob in entry.blobs if blob.moved and blob.versions[1] < plan.first]
+    there = tuple(blob for blob in outdated if still_there(log.container, blob.removal) is not None)
+    return replace(plan, blobs=blobs, rows=rows, bytes=size, moved=there, checkpoints=checkpoints)
 
 
 def plan_from_listing(
@@ -198,6 +209,7 @@ def vacuum(
         work.clear(chunk, entries, kept)
     if boundary.removing:
         move_boundary(container, plan.stream, boundary, replace(boundary, removing={}, write_id=new_id()))
+    work.delete_blobs(plan.moved)
     work.delete_checkpoints()
     return VacuumResult(work.entries, work.blobs, tuple(work.foreign), len(plan.checkpoints))
 
@@ -232,11 +244,14 @@ class _Work:
     ) -> None:
         """Delete the blobs of entries below the boundary, then the entries but `kept`."""
         if not self.plan.log_only:
-            blobs = [blob for entry in contents if entry is not None for blob in entry.blobs]
-            fates = self._each(self._delete_blob, blobs)
-            self.blobs += fates.count(_Fate.DELETED)
-            self.foreign += [blob.name for blob, fate in zip(blobs, fates, strict=True) if fate is _Fate.FOREIGN]
+            self.delete_blobs([blob for entry in contents if entry is not None for blob in entry.blobs])
         self.delete_entries([entry for entry in entries if entry != kept])
+
+    def delete_blobs(self, blobs: Sequence[BlobEntry]) -> None:
+        """Delete blobs below the boundary."""
+        fates = self._each(self._delete_blob, blobs)
+        self.blobs += fates.count(_Fate.DELETED)
+        self.foreign += [blob.name for blob, fate in zip(blobs, fates, strict=True) if fate is _Fate.FOREIGN]
 
     def delete_entries(self, entries: Sequence[ListedEntry]) -> None:
         """Delete entries below the boundary, each on the ETag that was listed."""
@@ -293,6 +308,15 @@ def _listed(container: BlobContainer, stream: str) -> Iterator[ListedEntry]:
         version = log_version(blob.name)
         if version is not None:
             yield ListedEntry(version, blob.etag, blob.last_modified)
+
+
+def _with_undivided(plan: VacuumPlan, moved: Sequence[BlobEntry]) -> VacuumPlan:
+    """The plan with the highest boundary up to its own that is not amid the rows of a blob with moved rows."""
+    first = plan.first
+    while divided := [oldest for oldest, newest in (blob.versions for blob in moved) if oldest < first <= newest]:
+        first = min(divided)
+    first = max(first, plan.boundary.first)
+    return replace(plan, outdated=tuple(entry for entry in plan.outdated if entry.version < first), first=first)
 
 
 def _needed(log: CommitLog, head: LogEntry) -> int:

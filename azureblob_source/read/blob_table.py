@@ -64,6 +64,10 @@ class BlobTable:
         chosen = pa.chunked_array(map(holds, names.to_batches()), pa.bool_())
         return BlobTable(self.table.filter(chosen))
 
+    def with_moved_rows(self) -> Iterator[StreamBlob]:
+        """The blobs whose rows were moved."""
+        return stream_blobs(self.table.filter(pc.is_valid(self.table["moved_in"])))
+
     def divided(self, largest: int) -> tuple[list[StreamBlob], BlobTable]:
         """The blobs of more than `largest` bytes, which have several splits, and the others."""
         is_large = pc.greater(self.table["size"], largest)

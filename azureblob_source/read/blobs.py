@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 from azureblob_source.log.folder import visible_blobs
@@ -27,11 +28,27 @@ _WITHIN_SECOND = 999_999
 
 
 @dataclass(frozen=True, slots=True)
+class BlobPart:
+    """Rows of a blob that were moved to it: `rows`, after `skip` rows of the first Avro block in bytes [start, end).
+
+    versions: how many of them each version has, in order.
+    """
+
+    start: int
+    end: int
+    skip: int
+    rows: int
+    versions: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamBlob:
     """A blob to read. `size` is in stored bytes; `partition` is one level of its name, or several.
 
     The times of its rows are from `earliest` to `latest`, in microseconds since 1970 UTC, both included: event times if
     the log has them, else the times of writing. None is unknown.
+    first_version, moved_in: if its rows were moved, the oldest version of these, `version` being the newest, and that
+    of the entry that moved them. part: the rows of it that are read, None for all.
     """
 
     name: str
@@ -41,6 +58,14 @@ class StreamBlob:
     earliest: int | None = None
     latest: int | None = None
     etag: str | None = None
+    first_version: int | None = None
+    moved_in: int | None = None
+    part: BlobPart | None = None
+
+    @property
+    def bytes_read(self) -> int:
+        """Stored bytes of what is read."""
+        return self.size if self.part is None else self.part.end - self.part.start
 
 
 @dataclass(frozen=True)
@@ -48,11 +73,13 @@ class BlobSelection:
     """Which blobs of a stream are read: those that can have a row in the time range, and are of these partitions.
 
     pruning: the pushed filters by which blobs of a log are left out too; `keeps` does not ask it.
+    by_version: of rows that were moved, it must be known of which version each is.
     """
 
     between: Between = ALL_TIMES
     partitions: re.Pattern[str] | None = None
     pruning: BoundsPruning | None = None
+    by_version: bool = False
 
     def keeps(self, blob: StreamBlob) -> bool:
         """Whether the blob is one of them."""
@@ -63,6 +90,13 @@ class BlobSelection:
         start, end = self.between
         return (start is None or latest is None or latest >= start) and (
             end is None or earliest is None or earliest < end
+        )
+
+    def covers(self, blob: StreamBlob) -> bool:
+        """Whether all times of a blob are in the time range."""
+        start, end = self.between
+        return (start is None or (blob.earliest is not None and start <= blob.earliest)) and (
+            end is None or (blob.latest is not None and blob.latest < end)
         )
 
     def has(self, partition: str | None) -> bool:
@@ -77,16 +111,23 @@ ALL_BLOBS = BlobSelection()
 
 def stream_blob(entry: LogEntry, blob: BlobEntry) -> StreamBlob:
     """A blob that a log entry adds."""
-    return StreamBlob(blob.name, blob.size, entry.version, blob.partition, *times_of(entry.timestamp, blob))
+    earliest, latest = times_of(entry.timestamp, blob)
+    if not blob.moved:
+        return StreamBlob(blob.name, blob.size, entry.version, blob.partition, earliest, latest)
+    first, last = blob.versions
+    return StreamBlob(
+        blob.name, blob.size, last, blob.partition, earliest, latest, first_version=first, moved_in=entry.version
+    )
 
 
-PLANNED = ("name", "size", "version", "partition", "earliest", "latest")
+PLANNED = ("name", "size", "version", "partition", "earliest", "latest", "first_version", "moved_in")
 """The columns of a live table that a read needs, which are fields of `StreamBlob`."""
 
 
 def stream_blobs(table: pa.Table) -> Iterator[StreamBlob]:
     """The blobs of a live table with the columns `PLANNED`."""
-    return map(StreamBlob, *(table[name].to_pylist() for name in PLANNED))
+    *columns, first_versions, moved_in = (table[name].to_pylist() for name in PLANNED)
+    return map(StreamBlob, *columns, repeat(None), first_versions, moved_in)
 
 
 def listed_blob(stream: str, blob: BlobProperties) -> StreamBlob:

@@ -10,8 +10,9 @@ that part twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from azureblob_source.log.entry import Totals
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.log.entry import BlobEntry, LogEntry, MovedRows
     from azureblob_source.read.blobs import StreamBlob
+    from azureblob_source.read.moved import MovedRowsFinder
     from azureblob_source.read.query_schema import Misfit, QuerySchema
     from foundation.clock import Clock
 
@@ -67,7 +69,7 @@ class Backlog:
 class Follower:
     """Finds, for one reader, where its next range of a log ends. `publish_timeout` is in seconds.
 
-    no_container: the container did not exist when the reader looked last.
+    no_container: the container did not exist when the reader looked last. by_version: as of `BlobSelection`.
     """
 
     log: CommitLog
@@ -80,6 +82,7 @@ class Follower:
     _totals: dict[int, Totals] = field(default_factory=lambda: {-1: Totals()})
     _reverts: dict[int, LogEntry] = field(default_factory=dict)
     no_container: bool = False
+    by_version: bool = False
 
     def __post_init__(self) -> None:
         self._wait = PublicationWait(self.publish_timeout, self.clock)
@@ -150,9 +153,34 @@ class Follower:
         reverts = self._reverts_after(until)
         found = self._by_checkpoint(after, until, reverts) if until - after > _MANY else None
         if found is None:
-            new = new_blobs([*self.entries(after, until), *reverts])
+            new = new_blobs(self.entries(after, until), reverts)
             found = [(stream_blob(entry, blob), blob.schema) for entry, blob in new]
-        return found
+        return self._with_moved(found, after, until, reverts)
+
+    def _with_moved(
+        self, found: list[tuple[StreamBlob, str]], after: int, until: int, reverts: Sequence[LogEntry]
+    ) -> list[tuple[StreamBlob, str]]:
+        """The blobs of a range, as what is read of them now: rows of other versions are in them too."""
+        head = self.head()
+        if head is None or head.newest_compaction is None or head.newest_compaction <= after:
+            return found
+        revoked = frozenset[int]().union(*(entry.revoked for entry in reverts))
+
+        def keeps(rows: MovedRows) -> bool:
+            return after < rows.version and rows.version not in revoked
+
+        def is_cut(blob: StreamBlob) -> bool:
+            first = blob.version if blob.first_version is None else blob.first_version
+            return self.by_version or after >= (first or 0) or bool(revoked)
+
+        by_schema: dict[str, list[StreamBlob]] = {}
+        for blob, schema in found:
+            by_schema.setdefault(schema, []).append(blob)
+        return [
+            (blob, schema)
+            for schema, blobs in by_schema.items()
+            for blob in self._moves.parts(self._moves.located(blobs, until, keeps), keeps, is_cut)
+        ]
 
     def _by_checkpoint(
         self, after: int, until: int, reverts: Sequence[LogEntry]
@@ -161,7 +189,7 @@ class Follower:
         from azureblob_source.log.live_state import UNUSABLE, by_checkpoint, warn_unusable  # noqa: PLC0415 - see `_MANY`
 
         state = by_checkpoint(self.log, self.entries(until - 1, until)[0], after + 1)
-        effect = None if state is None else state.effect(reverts)
+        effect = None if state is None else state.effect([replace(entry, removed=(), blobs=()) for entry in reverts])
         if state is None or state.base is None or effect is None:
             return None
         try:
@@ -252,6 +280,12 @@ class Follower:
             return None
         self.no_container = False
         return head
+
+    @cached_property
+    def _moves(self) -> MovedRowsFinder:
+        from azureblob_source.read.moved import MovedRowsFinder  # noqa: PLC0415 - few streams were compacted
+
+        return MovedRowsFinder(self.log)
 
     @property
     def _place(self) -> str:
@@ -437,11 +471,21 @@ def _whole_range_before(entries: Sequence[LogEntry], version: int) -> int:
     return end
 
 
-def new_blobs(entries: Iterable[LogEntry]) -> list[tuple[LogEntry, BlobEntry]]:
-    """The blobs that a range of entries adds and does not remove again, each with its entry."""
-    entries = list(entries)
+def new_blobs(entries: Iterable[LogEntry], reverts: Iterable[LogEntry] = ()) -> list[tuple[LogEntry, BlobEntry]]:
+    """The blobs that a range of entries adds and does not remove again, each with its entry.
+
+    reverts: later entries that revoke some of them. A blob whose rows are all of earlier versions adds none.
+    """
+    revoked = frozenset[int]().union(*(entry.revoked for entry in reverts))
+    entries = [entry for entry in entries if entry.version not in revoked]
     live = live_blobs(entries)
-    return [(entry, blob) for entry in entries for blob in entry.blobs if live.get(blob.name) is blob]
+    first = entries[0].version if entries else 0
+    return [
+        (entry, blob)
+        for entry in entries
+        for blob in entry.blobs
+        if live.get(blob.name) is blob and (not blob.moved or blob.versions[1] >= first)
+    ]
 
 
 def _last_before(below: tuple[int, float], above: tuple[int, float], distance: Callable[[int], float]) -> int:

@@ -134,7 +134,7 @@ def _selection(given: ParsedOptions) -> BlobSelection:
     start, end = (None if moment is None else microseconds(moment) for moment in moments)
     if start is not None and end is not None and start >= end:
         raise ConfigurationError("Option `startTime` is not before `endTime`, so nothing can be read. Change one.")
-    return BlobSelection((start, end), given["partitions"])
+    return BlobSelection((start, end), given["partitions"], by_version="version" in given["metadataColumns"])
 
 
 def _schema(given: ParsedOptions) -> AvroSchema | None:

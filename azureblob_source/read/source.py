@@ -237,9 +237,9 @@ class BaseReader:
         found: list[SplitsPartition | PackedPartition] = []
         if isinstance(blobs, Sequence):
             if about_blobs:
-                blobs = [blob for blob in blobs if _selected(_origin(blob, 1), about_blobs).num_rows]
+                blobs = [blob for blob in blobs if _may_have(blob, about_blobs)]
             large: Sequence[StreamBlob] = blobs
-            stored = sum(blob.size for blob in blobs)
+            stored = sum(blob.bytes_read for blob in blobs)
         else:
             if about_blobs:
                 blobs = blobs.where(lambda batch: _mask(batch, about_blobs))
@@ -278,10 +278,8 @@ class BaseReader:
                 return
 
     def _rows(self, partition: SplitsPartition | PackedPartition) -> Iterator[pa.RecordBatch]:
-        from azureblob_source.read.split_reader import (  # noqa: PLC0415 - planning need not load a decoder
-            SplitSettings,
-            read_splits,
-        )
+        from azureblob_source.read.relocating import read_moving_splits  # noqa: PLC0415 - planning needs no decoder
+        from azureblob_source.read.split_reader import SplitSettings  # noqa: PLC0415
 
         names: list[str] = self.schema.names
         metadata = [name for name in names if name in self.metadata]
@@ -292,14 +290,13 @@ class BaseReader:
             ignore_corrupt=self.options.ignore_corrupt,
             limits=self.options.limits,
         )
-        container = self.plan.container
+        log, by_version = self.plan.log, self.options.selection.by_version
         keep_modules()
-        decoded = read_splits(container, partition.splits, settings)
-        for split, batch in decoded:
+        for split, first, batch in read_moving_splits(log, partition.splits, settings, by_version=by_version):
             if not metadata:
                 yield batch
                 continue
-            origin = _origin(split.blob, batch.num_rows)
+            origin = _origin(split.blob, first, batch.num_rows)
             by_name = {**dict(zip(columns, batch, strict=True)), **dict(zip(origin.schema.names, origin, strict=True))}
             yield pa.RecordBatch.from_arrays([by_name[name] for name in names], names)
 
@@ -422,11 +419,22 @@ def _mask(batch: pa.RecordBatch, filters: Sequence[ColumnFilter]) -> pa.Array:
     return mask(batch, filters)
 
 
-def _origin(blob: StreamBlob, rows: int) -> pa.RecordBatch:
-    """The metadata columns of `rows` rows of a blob."""
+def _origin(blob: StreamBlob, first: int, rows: int) -> pa.RecordBatch:
+    """The metadata columns of `rows` rows of a blob or of its part, from row `first` on."""
     values = {"_blob": blob.name, "_version": blob.version, "_partition": blob.partition}
     arrays = [pa.repeat(pa.scalar(values[field.name], field.type), rows) for field in _METADATA]
+    if blob.part is not None:
+        import numpy as np  # noqa: PLC0415 - the driver needs it seldom
+
+        versions, counts = zip(*blob.part.versions, strict=True)
+        place = np.searchsorted(np.cumsum(counts), np.arange(first, first + rows), side="right")
+        arrays[1] = pa.array(np.array(versions)[place])
     return pa.RecordBatch.from_arrays(arrays, schema=_METADATA)
+
+
+def _may_have(blob: StreamBlob, filters: Sequence[ColumnFilter]) -> bool:
+    """Whether a row of the blob can meet the filters on metadata columns."""
+    return bool(_selected(_origin(blob, 0, 1 if blob.part is None else blob.part.rows), filters).num_rows)
 
 
 def _as(expected: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from arrow_avro import DEFAULT_LIMITS, ReadLimits, blocks, decode_blocks, is_splittable, read_header, split_blocks
+from arrow_avro import (
+    DEFAULT_LIMITS,
+    SYNC_SIZE,
+    ReadLimits,
+    blocks,
+    decode_blocks,
+    is_splittable,
+    read_header,
+    split_blocks,
+)
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import without_gzip
 from azureblob_source.read.read_ahead import ReadAhead
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 
     from arrow_avro import AvroBlock, AvroSchema, FileHeader
     from azure_account.container import BlobContainer
+    from azureblob_source.read.blobs import BlobPart
     from azureblob_source.read.read_ahead import SplitBytes
     from azureblob_source.read.splits import Split
 
@@ -74,13 +84,26 @@ def read_splits(
                 columns=settings.columns,
                 limits=settings.limits,
             )
-            yield from _until_damage(found, decode) if settings.ignore_corrupt else decode(found)
+            decoded = _until_damage(found, decode) if settings.ignore_corrupt else decode(found)
+            yield from decoded if split.blob.part is None else _rows_of_part(decoded, split.blob.part)
 
     with ReadAhead(container, splits, settings.threads, settings.budget) as ahead:
         for split, source in ahead:
             found = rows(split, source)
             for batch in _undamaged(container, found) if settings.ignore_corrupt else found:
                 yield split, batch
+
+
+def _rows_of_part(batches: Iterable[pa.RecordBatch], part: BlobPart) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, of all rows of its blocks."""
+    skip, left = part.skip, part.rows
+    for batch in batches:
+        rows = batch.slice(skip, left)
+        skip, left = max(0, skip - batch.num_rows), left - rows.num_rows
+        if rows.num_rows:
+            yield rows
+        if not left:
+            return
 
 
 def _undamaged(container: BlobContainer, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -129,7 +152,10 @@ class _Opener:
         return header, self._blocks(source, header, split)
 
     def _blocks(self, source: SplitBytes, header: FileHeader, split: Split) -> Iterator[AvroBlock]:
-        return split_blocks(source, header, split.start, split.end, blob=split.blob.name, most=self.most)
+        name, part = split.blob.name, split.blob.part
+        if part is not None:
+            return blocks(source, header, part.start, end=part.end - SYNC_SIZE, blob=name, most=self.most)
+        return split_blocks(source, header, split.start, split.end, blob=name, most=self.most)
 
 
 def _until_damage(blocks_of_split: Iterable[AvroBlock], decode: Decode) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ _MOST_SPLITS = 128
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Stored bytes `[start, end)` of a blob; `end` None is the blob's end."""
+    """Stored bytes `[start, end)` of a blob; `end` None is the blob's end. Those of the blob's part, if it has one."""
 
     blob: StreamBlob
     start: int = 0
@@ -30,11 +30,18 @@ class Split:
 
 def split_blobs(blobs: Iterable[StreamBlob], split_bytes: int = SPLIT_BYTES) -> Iterator[Split]:
     """The splits of all blobs, in name order: equal ranges of at most `split_bytes`. Gzip cannot be divided."""
-    for blob in sorted(blobs, key=lambda each: each.name):
+    for blob in sorted(blobs, key=_order):
+        if blob.part is not None:
+            yield Split(blob, blob.part.start, blob.part.end)
+            continue
         count = 1 if blob.name.endswith(".gz") else max(1, -(-blob.size // split_bytes))
         bounds = [blob.size * number // count for number in range(count)]
         ends: list[int | None] = [*bounds[1:], None]
         yield from (Split(blob, start, end) for start, end in zip(bounds, ends, strict=True))
+
+
+def _order(blob: StreamBlob) -> tuple[str, int]:
+    return blob.name, 0 if blob.part is None else blob.part.start
 
 
 def least_cost(split_bytes: int) -> int:

@@ -82,7 +82,7 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         if self.options.view == "schemas":
             message = "Option `view` schemas is a summary, which has no next row. Read it by spark.read."
             raise ConfigurationError(message)
-        self._follower = Follower(plan.log, self.options.publish_timeout)
+        self._follower = Follower(plan.log, self.options.publish_timeout, by_version=self.options.selection.by_version)
         self._initial: int | None = None
         self._target: int | None = None
         self._warned = False

@@ -16,7 +16,7 @@ import pyarrow as pa
 from azureblob_source.log.checkpoint.live_table import live_table
 from azureblob_source.log.checkpoint.manifest import without
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
-from azureblob_source.log.checkpoint.tail import added_by, tail_effect
+from azureblob_source.log.checkpoint.tail import added_by, is_kept, tail_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ def extended(
         table = store.read(manifest)
         left = without(table, versions=effect.versions, names=effect.names, kept_from=kept_from)
         kept += [manifest] if left.num_rows == table.num_rows else _written(left, last.version, store)
-    added = live_table(effect.added, columns)
+    added = live_table(((entry, blob) for entry, blob in effect.added if is_kept(blob, kept_from)), columns)
     if added.num_rows and kept and kept[-1].blobs < OPEN_BLOBS:
         added = pa.concat_tables([store.read(kept.pop()), added])
     kept += _written(added, last.version, store)
@@ -76,7 +76,8 @@ def extended(
 
 def begun(entries: Sequence[LogEntry], store: Manifests, columns: TableColumns) -> LogCheckpoint:
     """The checkpoint at the last of all entries since the last overwrite."""
-    last, table = entries[-1], live_table(added_by(entries), columns)
+    last, first = entries[-1], entries[0].version
+    table = live_table(((entry, blob) for entry, blob in added_by(entries) if is_kept(blob, first)), columns)
     return replace(
         _of_entry(last),
         removers=tuple(_removers(entries, last.since)),

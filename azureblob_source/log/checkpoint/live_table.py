@@ -34,13 +34,15 @@ _BLOB_FIELDS = {
 }
 """Fields of `BlobEntry`, as the columns of the same names."""
 BOUNDS = pa.map_(pa.int32(), pa.field("value", pa.binary(), nullable=False))
-_NULLABLE = frozenset(("partition", "min_event_time", "max_event_time", "earliest"))
+_NULLABLE = frozenset(("partition", "min_event_time", "max_event_time", "earliest", "first_version", "moved_in"))
 LIVE = pa.schema(
     [
         pa.field(name, kind, name in _NULLABLE)
         for name, kind in {
             **_BLOB_FIELDS,
             "version": pa.int64(),
+            "first_version": pa.int64(),
+            "moved_in": pa.int64(),
             "committed": pa.int64(),
             "earliest": pa.int64(),
             "latest": pa.int64(),
@@ -50,7 +52,9 @@ LIVE = pa.schema(
     ]
 )
 """`lower_bounds` and `upper_bounds` are by Iceberg's field ids, as of `TableColumns.bounds`; `version` and `committed`
-(milliseconds since 1970 UTC) are those of the entry that added the blob; `earliest` and `latest` as of `times_of`."""
+(milliseconds since 1970 UTC) are those of the entry that added the blob; `earliest` and `latest` as of `times_of`. Of a
+blob with moved rows `version` and `committed` are those of the newest, `first_version` is that of the oldest, and
+`moved_in` that of the entry that moved them; of others both are null."""
 
 
 def live_table(added: Iterable[tuple[LogEntry, BlobEntry]], columns: TableColumns | None = None) -> pa.Table:
@@ -61,10 +65,14 @@ def live_table(added: Iterable[tuple[LogEntry, BlobEntry]], columns: TableColumn
 def _row(entry: LogEntry, blob: BlobEntry, columns: TableColumns | None) -> dict[str, Any]:
     earliest, latest = times_of(entry.timestamp, blob)
     lower, upper = ([], []) if columns is None else columns.bounds(blob)
+    newest = max(blob.moved, key=lambda rows: rows.version) if blob.moved else None
     return {
         **{name: getattr(blob, name) for name in _BLOB_FIELDS},
-        "version": entry.version,
-        "committed": microseconds(datetime.fromisoformat(entry.timestamp)) // 1000,
+        "version": entry.version if newest is None else newest.version,
+        "first_version": blob.versions[0] if blob.moved else None,
+        "moved_in": entry.version if blob.moved else None,
+        "committed": microseconds(datetime.fromisoformat(entry.timestamp if newest is None else newest.committed))
+        // 1000,
         "earliest": earliest,
         "latest": latest,
         "lower_bounds": lower,

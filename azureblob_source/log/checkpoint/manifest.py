@@ -68,6 +68,8 @@ _OWN = (
     ("rolled_by", "string"),
     ("min_event_time", optional("long")),
     ("max_event_time", optional("long")),
+    ("first_version", optional("long")),
+    ("moved_in", optional("long")),
     ("committed", "long"),
     ("earliest", optional("long")),
     ("latest", "long"),
@@ -258,10 +260,15 @@ def _names(paths: pa.Array, root: str, manifest: str, stream: str) -> pa.Array:
 def without(
     table: pa.Table, *, versions: Collection[int] = (), names: Collection[str] = (), kept_from: int = 0
 ) -> pa.Table:
-    """The table without the blobs of some versions, of those below `kept_from`, and without some blobs by name."""
+    """The table without the blobs of some versions, of those below `kept_from`, and without some blobs by name.
+
+    A blob with moved rows stays if some of its versions are gone: what removes a part of one names it.
+    """
     keep = pc.greater_equal(table["version"], kept_from)
     for column, gone in (("version", versions), ("name", names)):
         if gone:
             found = pc.is_in(table[column], value_set=pa.array(gone, table.schema.field(column).type))
+            if column == "version":
+                found = pc.and_(found, pc.is_null(table["moved_in"]))
             keep = pc.and_(keep, pc.invert(found))
     return table if pc.all(keep).as_py() else table.filter(keep)

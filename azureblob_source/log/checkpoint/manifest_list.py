@@ -70,7 +70,7 @@ class ManifestFile:
             table.num_rows,
             pc.sum(table["rows"]).as_py(),
             pc.sum(table["size"]).as_py(),
-            extreme(pc.min, "version"),
+            pc.min(pc.coalesce(table["first_version"], table["version"])).as_py(),
             extreme(pc.max, "version"),
             extreme(pc.min, "earliest"),
             extreme(pc.max, "latest"),

@@ -32,6 +32,8 @@ logger = logging.getLogger("azureblob_source")
 _READERS = 64
 _DECODERS = 2
 """Manifests that are decoded at once, as each takes some MiB then."""
+_ALWAYS = ("name", "version", "moved_in")
+"""Columns of all tables: by them blobs are left out."""
 _SPANS = (2, 3, 4, 6, 20)
 """Numbers of last digits in which the versions of one listing differ: checkpoints near a version are found first."""
 
@@ -78,11 +80,11 @@ class LogCheckpointStore:
         columns: Sequence[str] | None,
         chosen: Callable[[pa.Table], pa.Table],
     ) -> pa.Table:
-        """The `chosen` blobs of manifests, from these columns, `name` and `version`; None for all columns.
+        """The `chosen` blobs of manifests, from these columns and `_ALWAYS`; None for all columns.
 
         `NotFoundError`, `CorruptError` or `ConfigurationError` if a manifest cannot be read.
         """
-        wanted = [name for name in LIVE.names if columns is None or name in (*columns, "version", "name")]
+        wanted = [name for name in LIVE.names if columns is None or name in (*columns, *_ALWAYS)]
         stored = concurrent_map(self._get, manifests, _READERS, after_error="abandon")
 
         def decoded(at: int) -> pa.Table:

@@ -45,6 +45,11 @@ def tail_effect(base: LogCheckpoint, entries: Sequence[LogEntry]) -> TailEffect 
     )
 
 
+def is_kept(blob: BlobEntry, kept_from: int) -> bool:
+    """Whether a blob of an entry from version `kept_from` on has rows of such a version: they may have been moved."""
+    return not blob.moved or blob.versions[1] >= kept_from
+
+
 def added_by(entries: Sequence[LogEntry], revoking: Sequence[LogEntry] = ()) -> list[tuple[LogEntry, BlobEntry]]:
     """The blobs that entries add, and that neither they nor `revoking`, which follow them, remove or revoke."""
     live = live_blobs([*entries, *revoking])

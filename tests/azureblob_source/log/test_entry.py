@@ -15,6 +15,7 @@ from azureblob_source.log.entry import (
     Draft,
     LastCommitted,
     LogEntry,
+    MovedRows,
     Operation,
     Removal,
     Totals,
@@ -43,6 +44,16 @@ FULL = LogEntry(
             attempt="0123456789abcdef", blocks=2, rows=1000, uncompressed=52000, size=21000, schema="89abcdef01234567",
             rolled_by="size", min_event_time=1359633600000000, max_event_time=1359633605000000,
             bounds={"id": (200, 299), "dest": ("ATL", "BOS"), "ratio": (-0.5, 2.0)},
+            moved=(
+                MovedRows(
+                    "flights/São Paulo/2013/01/31/11/58-00-11111111.avro", 1, "2013-01-31T11:58:01.000+00:00",
+                    120, 9000, 0, 400, 20000, 1359633600000000, 1359633605000000,
+                ),
+                MovedRows(
+                    "flights/São Paulo/2013/01/31/11/59-00-22222222.avro", 2, "2013-01-31T11:59:01.000+00:00",
+                    120, 21000, 400, 600, 32000,
+                ),
+            ),
         ),
         BlobEntry(
             name="flights/2013/01/31/12/00-06-1b2c3d4e.avro", stream="flights", partition=None,
@@ -66,6 +77,7 @@ FULL = LogEntry(
         "other": LastCommitted(4, 2, 3, 9), "0f8fad5b-d9cb-469f-a165-70867728950e": LastCommitted(12, 7, 11, None),
     },
     list_version=7,
+    last_compaction=5,
     since=3,
     schemas=("0123456789abcdef", "89abcdef01234567"),
     log_id="d9cb469fa1657086",
@@ -137,8 +149,8 @@ def test_a_newer_format_asks_for_an_upgrade() -> None:
 
 
 def test_an_unknown_operation_asks_for_an_upgrade() -> None:
-    document = json.loads(GOLDEN.read_bytes()) | {"operation": "compact"}
-    with pytest.raises(ConfigurationError, match="'compact', so it needs a newer release of pyspark-azureblob"):
+    document = json.loads(GOLDEN.read_bytes()) | {"operation": "merge"}
+    with pytest.raises(ConfigurationError, match="'merge', so it needs a newer release of pyspark-azureblob"):
         from_json(json.dumps(document).encode(), "s/_log/7.json")
 
 

@@ -543,7 +543,9 @@ def test_a_revert_that_may_not_delete_changes_nothing() -> None:
 
 
 MUTANTS: dict[str, Mutant] = {
-    "blobs are not deleted": edited("azureblob_source.log.publish:Publisher.publish", '"void", "revert"', '"void"'),
+    "blobs are not deleted": edited(
+        "azureblob_source.log.publish:Publisher.publish", '"compact", "revert"', '"compact"'
+    ),
     "readers do not know it": edited("azureblob_source.log.revert:revert", "reverts=versions,", ""),
     "it takes other queries' batches back": edited(
         "azureblob_source.log.revert:is_after", "own.id == last.id and ", ""

@@ -39,7 +39,7 @@ MUTANTS: dict[str, Mutant] = {
     "blobs before the range are delivered": edited(_FOUND, "effect, after + 1)", "effect, 0)"),
     "the first version of the range is lost": edited(_FOUND, "effect, after + 1)", "effect, after + 2)"),
     "a manifest that the range begins in is left out": edited(_FOUND, "each.last > after", "each.first > after"),
-    "what was reverted later is delivered": edited(_FOUND, "state.effect(reverts)", "state.effect()"),
+    "what was reverted later is delivered": edited(_FOUND, "for entry in reverts]", "for entry in ()]"),
     "what the entries after the checkpoint add is lost": edited(_FOUND, "in effect.added)", "in ())"),
     "what a vacuum has removed is passed over": edited(_FOUND, "after + 1 < self.log.kept_from", "False"),
 }

@@ -95,7 +95,9 @@ class RandomLog:
         moment = f"2026-01-01T00:{self.next // 60:02}:{self.next % 60:02}.{self.draws.randrange(1000):03}+00:00"
         entry = LogEntry(
             f"w{self.next}", moment, operation, version=self.next, since=since, log_id="w0",
-            last_revert=None if head is None else head.newest_revert, **given,
+            last_revert=None if head is None else head.newest_revert,
+            last_compaction=None if head is None else head.newest_compaction,
+            **given,
         )  # fmt: skip
         self.entries.append(entry)
 

@@ -29,7 +29,15 @@ from tests.azureblob_source.log.checkpoint.live_tables import (
 def row(name: str, **given: Any) -> dict[str, Any]:
     """A blob of a live table."""
     found = {each.name: "x" if each.type == pa.string() else 1 for each in LIVE}
-    return {**found, "lower_bounds": [], "upper_bounds": [], "name": name, **given}
+    return {
+        **found,
+        "first_version": None,
+        "moved_in": None,
+        "lower_bounds": [],
+        "upper_bounds": [],
+        "name": name,
+        **given,
+    }
 
 
 def table_of(*rows: dict[str, Any]) -> pa.Table:

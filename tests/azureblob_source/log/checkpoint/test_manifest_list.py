@@ -114,7 +114,8 @@ def test_a_forged_list_is_unusable(stated: bytes) -> None:
 def test_a_manifest_covers_what_its_blobs_have(table: Any) -> None:
     rows = table.to_pylist()
     found = ManifestFile.of("m", 1, 7, table)
-    assert (len(rows), min(row["version"] for row in rows), max(row["version"] for row in rows)) == (
+    oldest = (row["version"] if row["first_version"] is None else row["first_version"] for row in rows)
+    assert (len(rows), min(oldest), max(row["version"] for row in rows)) == (
         found.blobs,
         found.first,
         found.last,

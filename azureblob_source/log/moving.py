@@ -1,0 +1,167 @@
+"""Rows are moved to another blob, without being decoded: the blocks of blobs are joined, and each keeps its versions.
+
+    blobs of a stream ─► their Avro files ─► one file (`arrow_avro.joining`) ─► staged ─► a blob that says what is where
+    a blob with moved rows, some of them not wanted any more ─► what is left of it ─► likewise
+
+Names and contents follow from what is moved and from the write id of the entry that will say so: to stage them again
+does no harm.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import replace
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from arrow_avro import (
+    SYNC_SIZE,
+    JoinedFormat,
+    Placement,
+    block,
+    blocks,
+    codec,
+    header,
+    join_files,
+    read_header,
+)
+from azureblob_source.log.entry import BlobEntry, MovedRows
+from azureblob_source.log.naming import blob_name, block_id
+from azureblob_source.log.times import UNIX_EPOCH, microseconds, name_time
+from foundation.errors import CorruptError
+from foundation.parallel import concurrent_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from azure_account.values import BlobAttributes
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import Bounds, LogEntry
+
+_READERS = 32
+_BLOCK_BYTES = 8 << 20
+_RESTORE = "Restore it (soft delete), then run this again."
+
+
+def moved_together(log: CommitLog, blobs: Sequence[tuple[str, int]], write_id: str) -> tuple[BlobEntry, BlobAttributes]:
+    """Stage the rows of several blobs as one blob; returns it, with the attributes of the newest of them.
+
+    blobs: name of each, and version of the entry that names it. They have one schema and partition.
+
+    `NotFoundError` if one is gone, `CorruptError` if it has not the rows that the log says, `ConfigurationError` if
+    they cannot be joined.
+    """
+    entries = {version: log.recent_entries(version, version)[0] for version in sorted({each for _, each in blobs})}
+    sources = [(entries[version], _named(entries[version], name)) for name, version in blobs]
+    names = [blob.name for _, blob in sources]
+    files = concurrent_map(lambda name: log.container.get(name).data, names, _READERS, after_error="abandon")
+    _check_rows([blob for _, blob in sources], files)
+    moved = [rows for entry, blob in sources for rows in moved_rows(entry, blob)]
+    entry, newest = max(sources, key=lambda source: source[0].version)
+    together = replace(newest, bounds=_bounds([blob.bounds for _, blob in sources]))
+    return _staged(log, together, list(zip(names, files, strict=True)), moved, write_id), entry.attributes
+
+
+def left_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool], write_id: str) -> BlobEntry:
+    """Stage the rows of a blob with moved rows that are kept, some at least, as another blob; returns it."""
+    data = log.container.get(blob.name).data
+    found = read_header(data, blob=blob.name)
+    compressed, bodies = codec(found.codec), blocks(data, found, blob=blob.name)
+    whole = b"".join(bytes(compressed.decompress(each.body, blob.uncompressed)) for each in bodies)
+    ends = list(accumulate(each.uncompressed for each in blob.moved))
+    if ends[-1] != len(whole):
+        cause = f"its rows have {len(whole)} bytes, by the log {ends[-1]}"
+        raise CorruptError("move rows of", f"blob {blob.name}", cause, _RESTORE)
+    files, moved = [], []
+    for rows, end in zip(blob.moved, ends, strict=True):
+        if keeps(rows):
+            body = compressed.compress(whole[end - rows.uncompressed : end])
+            file = (header(found.schema_json, found.codec, found.sync), *block(rows.rows, body, found.sync))
+            files.append((rows.name, b"".join(file)))
+            moved.append(rows)
+    return _staged(log, blob, files, moved, write_id)
+
+
+def moved_rows(entry: LogEntry, blob: BlobEntry) -> Sequence[MovedRows]:
+    """The rows of a blob, by the entries that have added them; of one without moved rows their place is unknown."""
+    if blob.moved:
+        return blob.moved
+    times = blob.min_event_time, blob.max_event_time
+    return [MovedRows(blob.name, entry.version, entry.timestamp, 0, 0, 0, blob.rows, blob.uncompressed, *times)]
+
+
+def _named(entry: LogEntry, name: str) -> BlobEntry:
+    return next(blob for blob in entry.blobs if blob.name == name)
+
+
+def _check_rows(blobs: Sequence[BlobEntry], files: Sequence[bytes]) -> None:
+    """`CorruptError` unless each file has the rows of its blob."""
+    for blob, data in zip(blobs, files, strict=True):
+        found = blocks(data, read_header(data, blob=blob.name), blob=blob.name)
+        rows = sum(each.rows for each in found)
+        if rows != blob.rows:
+            cause = f"it has {rows} rows, by the log {blob.rows}"
+            raise CorruptError("move rows of", f"blob {blob.name}", cause, _RESTORE)
+
+
+def _staged(
+    log: CommitLog, like: BlobEntry, files: Sequence[tuple[str, bytes]], moved: Sequence[MovedRows], write_id: str
+) -> BlobEntry:
+    """Stage the files as one blob, which has the moved rows in this order. like: a blob of the partition and schema."""
+    digest = blake2b("\0".join((write_id, *(name for name, _ in files))).encode()).digest()
+    attempt, suffix, sync = digest[:8].hex(), digest[8:12].hex(), digest[-SYNC_SIZE:]
+    first = read_header(files[0][1], blob=files[0][0])
+    parts = join_files(files, JoinedFormat(first.schema_json, first.codec, sync))
+    data = b"".join(part for part in parts if not isinstance(part, Placement))
+    name = blob_name(log.stream, like.partition, _began(moved), suffix, ".avro")
+    starts = range(0, len(data), _BLOCK_BYTES)
+    for place, start in enumerate(starts):
+        log.container.stage_block(name, block_id(attempt, place), data[start : start + _BLOCK_BYTES])
+    earliest, latest = _event_times(moved)
+    return replace(
+        like,
+        name=name,
+        attempt=attempt,
+        blocks=len(starts),
+        rows=sum(each.rows for each in moved),
+        uncompressed=sum(each.uncompressed for each in moved),
+        size=len(data),
+        rolled_by="compaction",
+        min_event_time=earliest,
+        max_event_time=latest,
+        moved=tuple(_placed(moved, data, name)),
+    )
+
+
+def _began(moved: Iterable[MovedRows]) -> datetime:
+    """The time in the name of a blob with these rows: that of the oldest."""
+    times = (name_time(rows.name)[1] or microseconds(datetime.fromisoformat(rows.committed)) for rows in moved)
+    return UNIX_EPOCH + timedelta(microseconds=min(times))
+
+
+def _event_times(moved: Sequence[MovedRows]) -> tuple[int | None, int | None]:
+    """The range of the event times, if all are known."""
+    earliest = [each.min_event_time for each in moved if each.min_event_time is not None]
+    latest = [each.max_event_time for each in moved if each.max_event_time is not None]
+    return (min(earliest), max(latest)) if len(earliest) == len(latest) == len(moved) else (None, None)
+
+
+def _placed(moved: Sequence[MovedRows], data: bytes, name: str) -> Iterator[MovedRows]:
+    """The moved rows, which follow each other in the file, each with its place."""
+    found = [(each.offset, each.rows) for each in blocks(data, read_header(data, blob=name), blob=name)]
+    starts = [start for start, _ in found] + [len(data)]
+    ends = list(accumulate((rows for _, rows in found), initial=0))
+    before = 0
+    for rows in moved:
+        first = bisect_right(ends, before) - 1
+        last = bisect_left(ends, before + rows.rows)
+        yield replace(rows, start=starts[first], end=starts[last], skip=before - ends[first])
+        before += rows.rows
+
+
+def _bounds(several: Sequence[Bounds]) -> Bounds:
+    """The bounds of columns of which all blobs have some."""
+    columns = [name for name in several[0] if all(name in each for each in several)]
+    return {name: (min(each[name][0] for each in several), max(each[name][1] for each in several)) for name in columns}

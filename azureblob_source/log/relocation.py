@@ -1,0 +1,71 @@
+"""Relocation: one entry of the log says where the rows of many blobs are from now on.
+
+    small blobs, published ─► their rows staged as one blob ─► entry `compact`: adds that one, removes the small ones
+                                                                └ publish: commit its block list, then delete these
+
+The rows keep the versions and times of the entries that have added them: each blob of the entry says which bytes are
+whose (`moved`). So a reader that comes later finds the rows of any version, and none twice. See decision 27.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
+from azureblob_source.log.void import ToVoid, void, voided_batch_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import Draft, LogEntry
+    from azureblob_source.log.publish import Publisher
+
+
+def commit_relocation(log: CommitLog, draft: Draft, publisher: Publisher, planned_at: int) -> LogEntry | None:
+    """Append `draft`, whose blobs have the rows of those that it removes, and publish it; returns the entry.
+
+    draft: without an epoch, as rows that are moved are no writer's. planned_at: the version at which the removed blobs
+    were live and published. None if one of them is not live any more: then nothing was changed.
+
+    `ConflictError` if its blobs could not be published: it is voided then. Errors as of `publish_earlier`.
+    """
+    while True:
+        head = log.refresh()
+        if head is None or is_outdated(draft, (), log.kept_from):
+            return None
+        if not publish_earlier(log, head, publisher, draft):
+            continue
+        if is_outdated(draft, log.entries(planned_at + 1, head.version), log.kept_from):
+            return None
+        entry = log.next_entry(head, draft, head.version)
+        if log.put(entry).write_id != draft.write_id:
+            continue
+        if is_outdated(draft, (), log.kept_from):  # a vacuum has passed its rows meanwhile
+            void(log, log.refresh(), ToVoid(entry, ()), draft, publisher)
+            return None
+        failure = publish_in_effect(log, entry, draft, publisher)
+        if isinstance(failure, NotPublished):
+            raise voided_batch_error(log, entry, failure.blobs)
+        log.notes.published(entry.version)
+        return entry
+
+
+def is_outdated(draft: Draft, later: Iterable[LogEntry], kept_from: int) -> bool:
+    """Whether a blob that the draft removes is not live after `later` entries, or below the retention boundary."""
+    if any(each.version < kept_from for blob in draft.blobs for each in blob.moved):
+        return True
+    names = {removal.name for removal in draft.removed}
+    return any(
+        entry.operation == "overwrite" or not names.isdisjoint(each.name for each in entry.removed) for entry in later
+    )
+
+
+def compactions_after(log: CommitLog, version: int) -> Iterator[LogEntry]:
+    """The entries after a version that have moved rows, from the newest back, as far as the head is known."""
+    head = log.head()
+    at = None if head is None else head.newest_compaction
+    while at is not None and at > version and at >= log.kept_from:
+        entry = log.read(at)
+        yield entry
+        at = entry.last_compaction

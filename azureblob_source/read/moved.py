@@ -1,0 +1,187 @@
+"""Rows that compactions have moved: which parts of which blobs a read needs.
+
+blobs of a version ─┬─ still there ────────────────────────────────────► as they are
+                    └─ removed since ─► the entries that moved their rows ─► parts of the blobs that have them now
+a blob with moved rows of which some are not read, or whose versions are ─► its parts
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow.compute as pc
+
+from azureblob_source.log.live_state import of_live
+from azureblob_source.log.relocation import compactions_after
+from azureblob_source.log.times import spanned, times_of_rows
+from azureblob_source.read.blobs import PLANNED, BlobPart, StreamBlob, stream_blob, stream_blobs
+from azureblob_source.read.splits import SPLIT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from azureblob_source.log.checkpoint.tail import TailEffect
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import BlobEntry, LogEntry, MovedRows
+    from azureblob_source.log.live_state import LiveState
+    from azureblob_source.read.blob_table import BlobTable
+    from azureblob_source.read.blobs import BlobSelection
+
+    Keeps: TypeAlias = Callable[[MovedRows], bool]
+    """Which moved rows are read."""
+
+_STEPS = 16
+"""Compactions that are gone through one by one; where there are more, the newest checkpoint says which are needed."""
+
+
+def every_row(_: MovedRows) -> bool:
+    """All moved rows are read."""
+    return True
+
+
+def selected_rows(
+    log: CommitLog, blobs: tuple[StreamBlob, ...] | BlobTable, at: int, selection: BlobSelection
+) -> tuple[StreamBlob, ...] | BlobTable:
+    """The blobs of a snapshot at version `at`, as what is read of them now. A table stays one, if it can."""
+    finder, head = MovedRowsFinder(log), log.head()
+
+    def keeps(rows: MovedRows) -> bool:
+        return rows.version >= log.kept_from and selection.overlaps(*times_of_rows(rows.committed, rows))
+
+    def is_cut(blob: StreamBlob) -> bool:
+        return selection.by_version or first_version(blob) < log.kept_from or not selection.covers(blob)
+
+    if head is not None and (head.newest_compaction or 0) > at:
+        blobs = tuple(finder.located(tuple(blobs), at, keeps))
+    moved = blobs if isinstance(blobs, tuple) else blobs.with_moved_rows()
+    if not any(blob.moved_in is not None and is_cut(blob) for blob in moved):
+        return blobs
+    return tuple(finder.parts(blobs, keeps, is_cut))
+
+
+@dataclass
+class MovedRowsFinder:
+    """Finds where rows of a stream are now. It keeps the entries that it has read."""
+
+    log: CommitLog
+    _entries: dict[int, LogEntry] = field(default_factory=dict)
+
+    def parts(
+        self, blobs: Iterable[StreamBlob], keeps: Keeps, is_cut: Callable[[StreamBlob], bool]
+    ) -> Iterator[StreamBlob]:
+        """What is read of blobs: of those with moved rows that are cut, the parts with rows that are kept."""
+        for blob in blobs:
+            if blob.moved_in is None or blob.part is not None or not is_cut(blob):
+                yield blob
+            else:
+                moved = self._moved(blob)
+                yield from _parts(blob, moved, [place for place, rows in enumerate(moved) if keeps(rows)])
+
+    def located(self, blobs: Sequence[StreamBlob], at: int, keeps: Keeps = every_row) -> list[StreamBlob]:
+        """Where rows of blobs that were live at version `at` are now, as far as the head is known.
+
+        keeps: which of the moved rows are read. A blob whose rows are nowhere stays: its read says that it is gone.
+        """
+        movers, is_replaced = self._movers(blobs, at)
+        places = {rows.name: (entry, blob, place) for entry, blob, place, rows in _moved_rows(movers)}
+        found: list[StreamBlob] = []
+        needed: dict[tuple[int, str], tuple[LogEntry, BlobEntry, list[int]]] = {}
+        for blob in blobs if places else ():
+            names = [blob.name]
+            if blob.moved_in is not None:
+                moved = self._moved(blob) if is_replaced(blob.name) else ()
+                names = [rows.name for rows in moved if keeps(rows)]
+            if not names or any(name not in places for name in names):
+                found.append(blob)
+                continue
+            for entry, now, place in map(places.__getitem__, names):
+                needed.setdefault((entry.version, now.name), (entry, now, []))[2].append(place)
+        for entry, now, kept in needed.values():
+            blob = stream_blob(entry, now)
+            found += [blob] if len(kept) == len(now.moved) else _parts(blob, now.moved, sorted(kept))
+        return found if places else list(blobs)
+
+    def _moved(self, blob: StreamBlob) -> Sequence[MovedRows]:
+        """The moved rows that a blob has."""
+        entry = self._entry(blob.moved_in or 0)
+        return next(each.moved for each in entry.blobs if each.name == blob.name)
+
+    def _entry(self, version: int) -> LogEntry:
+        if version not in self._entries:
+            self._entries[version] = self.log.recent_entries(version, version)[0]
+        return self._entries[version]
+
+    def _movers(self, blobs: Sequence[StreamBlob], at: int) -> tuple[list[LogEntry], Callable[[str], bool]]:
+        """The entries after `at` that have moved rows of blobs, oldest first, and which blobs they have replaced."""
+        steps = compactions_after(self.log, at)
+        found = list(islice(steps, _STEPS))
+        if len(found) == _STEPS and next(steps, None) is not None:
+            return self._live_movers(blobs, at)
+        self._entries |= {entry.version: entry for entry in found}
+        removed = {removal.name for entry in found for removal in entry.removed}
+        return found[::-1], lambda name: name in removed
+
+    def _live_movers(self, blobs: Sequence[StreamBlob], at: int) -> tuple[list[LogEntry], Callable[[str], bool]]:
+        """The same by what is live now: of blobs that were replaced again, the entries are not needed."""
+        last = max((blob.version or 0 for blob in blobs), default=-1)
+        first = min((first_version(blob) for blob in blobs), default=0)
+
+        def moved_blobs(state: LiveState, effect: TailEffect) -> list[StreamBlob]:
+            table = state.base_table(PLANNED, lambda each: each.first <= last and first <= each.last)
+            found = [stream_blob(entry, blob) for entry, blob in effect.added]
+            if table is not None:
+                left = state.left_of(table, effect)
+                found += stream_blobs(left.filter(pc.is_valid(left["moved_in"])))
+            return [blob for blob in found if blob.moved_in is not None]
+
+        head = self.log.head()
+        live = [] if head is None else of_live(self.log, head.version, moved_blobs)
+        there = {blob.name for blob in live}
+        needed = {
+            blob.moved_in
+            for blob in live
+            if blob.moved_in is not None
+            and blob.moved_in > at
+            and first_version(blob) <= last
+            and first <= (blob.version or 0)
+        }
+        return [self._entry(version) for version in sorted(needed)], lambda name: name not in there
+
+
+def first_version(blob: StreamBlob) -> int:
+    """The oldest version of its rows."""
+    return (blob.version if blob.first_version is None else blob.first_version) or 0
+
+
+def _moved_rows(movers: Iterable[LogEntry]) -> Iterator[tuple[LogEntry, BlobEntry, int, MovedRows]]:
+    for entry in movers:
+        for blob in entry.blobs:
+            for place, rows in enumerate(blob.moved):
+                yield entry, blob, place, rows
+
+
+def _parts(blob: StreamBlob, moved: Sequence[MovedRows], kept: Sequence[int]) -> Iterator[StreamBlob]:
+    """The parts of a blob with these of its moved rows: those side by side are one, as far as a split has room."""
+    group: list[MovedRows] = []
+    before = -1
+    for place in kept:
+        rows = moved[place]
+        if group and (place != before + 1 or rows.end - group[0].start > SPLIT_BYTES):
+            yield _part(blob, group)
+            group = []
+        group.append(rows)
+        before = place
+    if group:
+        yield _part(blob, group)
+
+
+def _part(blob: StreamBlob, rows: Sequence[MovedRows]) -> StreamBlob:
+    """The part of a blob that has these moved rows, which are side by side."""
+    earliest, latest = spanned(times_of_rows(each.committed, each) for each in rows)
+    versions = tuple((each.version, each.rows) for each in rows)
+    part = BlobPart(rows[0].start, rows[-1].end, rows[0].skip, sum(each.rows for each in rows), versions)
+    numbers = [version for version, _ in versions]
+    first, last = min(numbers), max(numbers)
+    return replace(blob, version=last, first_version=first, earliest=earliest, latest=latest, part=part)
