@@ -17,7 +17,7 @@ from azure_account.address import parse_address
 from azure_account.cli.shell import PlainConsole
 from azure_account.location import Location
 from azure_account.options.account_options import ACCOUNT_OPTIONS
-from azure_account.options.option_table import seconds
+from azure_account.options.option_table import byte_size, seconds
 from azure_account.options.settings import account_settings
 from foundation.errors import AzureBlobError
 
@@ -119,6 +119,14 @@ def age_of(given: str, option: str) -> timedelta:
         return timedelta(seconds=seconds()(given.strip()))
     except ValueError:
         raise typer.BadParameter("it must be an age such as 30d, 12h or 90m", param_hint=f"'{option}'") from None
+
+
+def size_of(given: str, option: str) -> int:
+    """A number of bytes such as `32MB`. Wrong usage if it is another text."""
+    try:
+        return byte_size()(given.strip())
+    except ValueError:
+        raise typer.BadParameter("it must be a size such as 32MB or 1GB", param_hint=f"'{option}'") from None
 
 
 def confirmed(shell: CommandContext, question: str, given: ConfirmationOptions) -> bool:

@@ -1,4 +1,4 @@
-"""The command line: `python -m azureblob_source ls | log | tail | repair | revert | vacuum | checkpoint | iceberg`.
+"""The command line: `python -m azureblob_source ls | log | tail | repair | revert | compact | vacuum | …`.
 
 Arguments, questions and progress; the work is done by `maintenance`. Exit codes: 0 done; 1 error, one message on
 standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by Ctrl-C.
@@ -22,17 +22,19 @@ from azure_account.cli.commands import (
     carry_out,
     key_values,
     new_app,
+    size_of,
 )
 from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps
 from azure_account.cli.shell import shell_of
-from azure_account.cli.texts import documents, new_table, plural, time_text
+from azure_account.cli.texts import documents, new_table, plural, size_text, time_text
 from azure_account.options.settings import account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.cli import output
 from azureblob_source.iceberg.paths import root
 from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import BATCHES, log_stream
 from azureblob_source.log.publish import Publisher
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 
     from azure_account.cli.shell import CommandContext
     from azure_account.container import BlobContainer
+    from azureblob_source.log.compaction import CompactionResult
     from azureblob_source.log.entry import Draft, LogEntry
     from azureblob_source.maintenance.repair import RepairResult
     from azureblob_source.maintenance.tailing import Rows
@@ -285,6 +288,61 @@ def revert_command(
         act,
         lambda done: output.revert_json(plan, done=bool(done)),
         lambda _: f"Took back {plural(len(plan.batches), 'batch')}.",
+    )
+    carry_out(shell, given, change)
+
+
+@dataclass(frozen=True)
+class CompactOptions(DryRunOptions):
+    """Options of `compact`."""
+
+    smaller_than: Annotated[
+        str, Option("--smaller-than", metavar="SIZE", help="Only blobs below this size become one.")
+    ] = "32MB"
+    up_to: Annotated[str, Option("--up-to", metavar="SIZE", help="Size that a new blob has at most.")] = "128MB"
+    older_than: Annotated[str, Option(metavar="AGE", help="Only blobs that were committed this long ago.")] = "0s"
+    partitions: Annotated[
+        str | None, Option(metavar="A,B*", help="Only these partitions, as in the option of reads.")
+    ] = None
+    limit: Annotated[str | None, Option(metavar="SIZE", help="Read about so much, and leave the rest.")] = None
+
+
+@app.command(name="compact")
+@grouped
+def compact_command(ctx: typer.Context, where: Stream, given: CompactOptions) -> None:
+    """Make few large blobs of many small ones; rows keep their versions. Shows the plan, then asks."""
+    shell = shell_of(ctx)
+    place = _place(shell, where, given)
+    of, publisher = place.log(shell), Publisher(place.container)
+    rules = CompactionRules(
+        shell.now - age_of(given.older_than, "--older-than"),
+        size_of(given.smaller_than, "--smaller-than"),
+        size_of(given.up_to, "--up-to"),
+        None if given.partitions is None else TABLE.parse({"partitions": given.partitions})["partitions"],
+        None if given.limit is None else size_of(given.limit, "--limit"),
+    )
+    plan = plan_compaction(of, rules, checkpoints.last_published(of).version)
+
+    def act() -> CompactionResult:
+        with steps(shell, "moving rows", plan.bytes) as advance:
+            done = compact(of, plan, lambda: place.draft(shell), publisher, advance)
+        if done.made:
+            checkpoints.make(of)
+        place.refresh_tables(shell, [of.stream])
+        return done
+
+    def report(done: CompactionResult) -> str:
+        of_others = f" {plural(done.outdated, 'group')} had changed meanwhile: run it again." if done.outdated else ""
+        made = f"{plural(done.made, 'blob')}, {size_text(done.bytes)}"
+        return f"Replaced {plural(done.replaced, 'blob')} by {made}.{of_others}"
+
+    change = PlannedChange(
+        output.compaction_lines(plan),
+        "Move the rows?",
+        bool(plan.groups),
+        act,
+        lambda done: output.compaction_json(plan, done),
+        report,
     )
     carry_out(shell, given, change)
 

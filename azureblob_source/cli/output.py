@@ -37,6 +37,7 @@ from azureblob_source.log import entry as log_entry
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from azureblob_source.log.compaction import CompactionPlan, CompactionResult
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.maintenance.checkpoints import NewestCheckpoint, VerifiedCheckpoint
     from azureblob_source.maintenance.inventory import StreamSummary
@@ -192,6 +193,24 @@ def stranger_lines(by_stream: Mapping[str, Sequence[str]]) -> list[str]:
         for stream, names in by_stream.items()
         if names
     ]
+
+
+def compaction_lines(plan: CompactionPlan) -> list[str]:
+    """What a compaction would do, in sentences."""
+    if not plan.groups:
+        return [f"{plan.stream}: no small blobs can become one."]
+    made = plural(len(plan.groups), "blob")
+    lines = [f"{plan.stream}: {plural(plan.blobs, 'blob')} of {size_text(plan.bytes)} in all will become {made}."]
+    if plan.left:
+        lines.append(f"The limit leaves {plural(plan.left, 'group')} of small blobs to the next run.")
+    return lines
+
+
+def compaction_json(plan: CompactionPlan, done: CompactionResult | None) -> dict[str, object]:
+    """The document of `compact`."""
+    planned = {"version": plan.version, "blobs": plan.blobs, "bytes": plan.bytes, "groups": len(plan.groups)}
+    result = None if done is None else dataclasses.asdict(done)
+    return {"stream": plan.stream, "plan": {**planned, "left": plan.left}, "done": result}
 
 
 def vacuum_lines(plan: VacuumPlan) -> list[str]:

@@ -74,7 +74,7 @@ def make(log: CommitLog, *, rebuild: bool = False) -> NewestCheckpoint:
 
     rebuild: make it from the entries alone, whatever is there. `NotFoundError` if no version is published.
     """
-    versions, last = _versions(log), _last_published(log)
+    versions, last = _versions(log), last_published(log)
     usable = (version for version in reversed(versions) if version <= last.version and _is_usable(log, version, last))
     log.notes.checkpoint = newest = next(usable, -1)  # the hint may name an older one
     before = log.checkpoints.find(newest)
@@ -114,7 +114,7 @@ def _is_usable(log: CommitLog, version: int, last: LogEntry) -> bool:
     return found is not None and found.log_id == last.log_id
 
 
-def _last_published(log: CommitLog) -> LogEntry:
+def last_published(log: CommitLog) -> LogEntry:
     """The newest entry up to which every batch is published, or revoked by one that is."""
     if log.refresh() is None:
         raise no_log(log)
@@ -122,7 +122,7 @@ def _last_published(log: CommitLog) -> LogEntry:
     if last < log.kept_from:
         step = "Wait for the writer, or run `python -m azureblob_source repair`."
         place = f"{log.stream} in {log.container.url}"
-        raise NotFoundError("make a checkpoint of", place, "no version is published yet", step)
+        raise NotFoundError("read what is published of", place, "no version is published yet", step)
     return log.read(last)
 
 

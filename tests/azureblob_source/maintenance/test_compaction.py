@@ -1,0 +1,167 @@
+"""Compaction of streams in memory: the same rows of the same versions, whoever reads them, and fewer blobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.compaction import CompactionResult, CompactionRules, compact, plan_compaction
+from azureblob_source.log.entry import Transaction
+from azureblob_source.log.live_state import blobs_live_at
+from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance.checkpoints import last_published
+from azureblob_source.maintenance.drafts import new_draft
+from azureblob_source.maintenance.tailing import Tail
+from azureblob_source.read.following import Follower
+from azureblob_source.read.options import source_options
+from azureblob_source.read.read_ahead import ReadAhead
+from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
+from azureblob_source.read.split_reader import SplitSettings, read_splits
+from azureblob_source.read.splits import split_blobs
+from foundation.clock import SYSTEM_CLOCK
+from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, stage_rows, visible_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from azure_account.container import BlobContainer
+    from azure_account.memory.account import MemoryAccount
+    from azureblob_source.read.splits import Split
+
+ROWS = pa.schema([("gate", pa.string()), ("n", pa.int64())])
+BEFORE = datetime.now(UTC) + timedelta(days=365)
+
+
+def write(account: MemoryAccount, batch: int, numbers: list[int], *, query: str = "q") -> None:
+    """One batch, whose rows are divided over the gates a and b."""
+    container = account.container("container")
+    plan = plan_of(ROWS, partitionColumn="gate")
+    rows = pa.record_batch([["ab"[n % 2] for n in numbers], numbers], schema=ROWS)
+    staged = stage_rows(container, plan, [rows], seed=1000 + batch)
+    committer(container, plan, 1000 + batch).commit([staged], Transaction(query, batch))
+
+
+def compacted(account: MemoryAccount, **rules: Any) -> CompactionResult:
+    """A compaction by a process of its own."""
+    log = CommitLog(account.container("container"), "flights", readers=1)
+    plan = plan_compaction(log, CompactionRules(BEFORE, **rules), last_published(log).version)
+    return compact(log, plan, lambda: new_draft(SYSTEM_CLOCK, None), Publisher(log.container, threads=1))
+
+
+def rows_read(account: MemoryAccount, **options: str) -> Counter[tuple[int, int]]:
+    """Version and number of each row, as a batch read gives them."""
+    raw = {"path": "container/flights", **ACCOUNT, "metadataColumns": "version", **options}
+    plan = ReadPlan(source_options(raw, {}))
+    plan.container = account.container("container")
+    reader = SnapshotReader(plan, spark_schema(plan))
+    found = (row for each in reader.partitions() for batch in reader.read(each) for row in batch.to_pylist())
+    return Counter((row.get("_version", -1), row["n"]) for row in found)
+
+
+def rows_followed(account: MemoryAccount, after: int, until: int) -> Counter[int]:
+    """The numbers that a streaming read of these versions gives."""
+    log = CommitLog(account.container("container"), "flights", readers=1)
+    follower = Follower(log, 0)
+    log.refresh()
+    blobs = [blob for blob, _ in follower.blobs(after, until)]
+    batches = read_splits(log.container, list(split_blobs(blobs)), SplitSettings())
+    return Counter(n for _, batch in batches for n in batch["n"].to_pylist())
+
+
+def newest(log: CommitLog) -> int:
+    """The newest version."""
+    head = log.refresh()
+    assert head is not None
+    return head.version
+
+
+@pytest.fixture
+def account() -> MemoryAccount:
+    """A stream of twenty versions, each with one row more than the one before."""
+    account = new_account()
+    first = 0
+    for batch in range(20):
+        write(account, batch, list(range(first, first + batch + 2)))
+        first += batch + 2
+    return account
+
+
+def test_small_blobs_become_one_of_each_partition(account: MemoryAccount) -> None:
+    before, listed = rows_read(account), {gate: len(rows) for gate, rows in visible_rows(account).items()}
+    done = compacted(account)
+    assert (40, 2) == (done.replaced, done.made)
+    assert listed == {gate: len(rows) for gate, rows in visible_rows(account).items()}
+    log = CommitLog(account.container("container"), "flights")
+    assert 2 == len(blobs_live_at(log, newest(log)))
+    assert before == rows_read(account)
+    assert 0 == compacted(account).made
+
+
+@pytest.mark.parametrize("options", [{}, {"columns": "n"}, {"partitions": "a"}], ids=str)
+@pytest.mark.parametrize("version", [0, 7, 19])
+def test_a_version_before_the_compaction_has_the_same_rows(
+    account: MemoryAccount, version: int, options: dict[str, str]
+) -> None:
+    before = rows_read(account, versionAsOf=str(version), **options)
+    compacted(account, large=2000)
+    compacted(account)
+    assert before == rows_read(account, versionAsOf=str(version), **options)
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_follower_that_slept_reads_each_row_once(account: MemoryAccount, rounds: int) -> None:
+    ranges = [(after, until) for after in range(-1, 19) for until in range(after + 1, 20)]
+    before = [rows_followed(account, *each) for each in ranges]
+    for each in range(rounds):
+        compacted(account, large=2000 * (each + 1))
+        write(account, 100 + each, [1000 + each, 1001 + each])
+    assert before == [rows_followed(account, *each) for each in ranges]
+    last = newest(CommitLog(account.container("container"), "flights"))
+    assert not rows_followed(account, 19, 20 if rounds == 1 else 21)
+    assert rows_followed(account, -1, last) == Counter(n for _, n in rows_read(account).elements())
+
+
+@pytest.mark.parametrize("metadata", ["", "version"])
+@pytest.mark.parametrize("read", [0, 1, 3, 20, 60])
+def test_a_task_goes_on_where_a_compaction_has_moved_the_rows(
+    account: MemoryAccount, read: int, metadata: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing_ahead(container: BlobContainer, splits: Sequence[Split], *_: int) -> ReadAhead:
+        return ReadAhead(container, splits, 1, 1)
+
+    monkeypatch.setattr("azureblob_source.read.split_reader.ReadAhead", nothing_ahead)
+    expected = rows_read(account)
+    raw = {"path": "container/flights", **ACCOUNT, "metadataColumns": metadata}
+    plan = ReadPlan(source_options({key: value for key, value in raw.items() if value}, {}))
+    plan.container = account.container("container")
+    reader = SnapshotReader(plan, spark_schema(plan))
+    (partition,) = reader.partitions()
+    found: list[dict[str, Any]] = []
+    batches = iter(reader.read(partition))
+    while len(found) < read:
+        found += next(batches).to_pylist()
+    assert 2 == compacted(account, large=10**6).made
+    write(account, 99, [5000])
+    plan.log.refresh()
+    for batch in batches:
+        found += batch.to_pylist()
+    assert Counter(n for _, n in expected.elements()) == Counter(row["n"] for row in found)
+    if metadata:
+        assert expected == Counter((row["_version"], row["n"]) for row in found)
+
+
+def test_tail_shows_no_row_again_and_the_newest_ones_last(account: MemoryAccount) -> None:
+    of = Tail(CommitLog(account.container("container"), "flights"), account.clock)
+    last = max(n for _, n in rows_read(account))
+    assert {last} == {row["n"] for each in of.last(1) for row in each.batch.to_pylist()}
+    write(account, 20, [5000, 5001])
+    compacted(account)
+    write(account, 21, [6000])
+    assert [5000, 5001, 6000] == sorted(n for each in next(of.following()) for n in each.batch["n"].to_pylist())
+    again = Tail(CommitLog(account.container("container"), "flights"), account.clock).last(3)
+    assert 6000 == again[-1].batch["n"].to_pylist()[-1]
