@@ -263,6 +263,14 @@ SINK = OptionTable(
             "Guarantee",
         ),
         Option(
+            "autoCompact",
+            boolean(),
+            default=False,
+            help="`true`: before each checkpoint of the log the writer joins blobs below 8 MiB to larger ones, as "
+            "[`compact`](MAINTENANCE.md#compact) does: 512 blobs and 32 MiB at a time.",
+            group="Blobs",
+        ),
+        Option(
             "icebergTable",
             boolean(),
             default=False,

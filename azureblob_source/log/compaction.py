@@ -8,8 +8,10 @@ Each group is one entry. So a run that dies has done what its entries say, and t
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from dataclasses import astuple, dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,20 +24,21 @@ from azureblob_source.log.entry import Removal
 from azureblob_source.log.live_state import of_live
 from azureblob_source.log.moving import moved_together
 from azureblob_source.log.naming import partition_value
+from azureblob_source.log.publish import Publisher
 from azureblob_source.log.relocation import commit_relocation, is_outdated
 from azureblob_source.log.times import microseconds
-from foundation.errors import NotFoundError
+from foundation.errors import AzureBlobError, NotFoundError
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
 
     from azureblob_source.log.checkpoint.tail import TailEffect
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import Draft, LogEntry
     from azureblob_source.log.live_state import LiveState
-    from azureblob_source.log.publish import Publisher
+
+logger = logging.getLogger("azureblob_source")
 
 _Key: TypeAlias = "tuple[str | None, str, int]"
 
@@ -86,6 +89,12 @@ class CompactionRules:
         return self.partitions is None or (
             level is not None and self.partitions.fullmatch(partition_value(level)) is not None
         )
+
+
+IN_COMMIT = CompactionRules(
+    datetime.max.replace(tzinfo=UTC), small=8 << 20, large=32 << 20, most_bytes=32 << 20, most_blobs=2 * MOST_BLOBS
+)
+"""Those of a step within a commit, which is bounded."""
 
 
 @dataclass(frozen=True)
@@ -251,6 +260,26 @@ def compact(
         done = done.with_group(made)
         progress(group.bytes)
     return done
+
+
+def compact_in_commit(log: CommitLog, last: LogEntry, draft: Callable[[], Draft]) -> LogEntry:
+    """Compact some of what is live at `last`, which was committed and published now; returns the last entry published.
+
+    draft: as of `compact`. A failure is logged, not raised.
+    """
+    try:
+        plan = plan_compaction(log, IN_COMMIT, last.version)
+        done = compact(log, plan, draft, Publisher(log.container))
+    except Exception as error:  # the batch is committed, and must not fail any more
+        known = isinstance(error, AzureBlobError)
+        text = "%s: small blobs stay at version %d: %s"
+        logger.warning(text, log.stream, last.version, error if known else repr(error), exc_info=not known)
+        return last
+    if not done.made:
+        return last
+    logger.info("%s: %d blobs became %d", log.stream, done.replaced, done.made)
+    head = log.head()
+    return last if head is None or head.version > log.notes.published_up_to else head
 
 
 def _is_outdated(log: CommitLog, draft: Draft, planned_at: int) -> bool:

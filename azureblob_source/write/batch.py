@@ -147,7 +147,15 @@ class BatchCommitter:
                         checkpoint_in_commit,
                     )
 
-                    checkpoint_in_commit(self.logs(stream), entry, self.plan.iceberg_paths)
+                    last = self._compacted(self.logs(stream), entry) if self.plan.auto_compact else entry
+                    checkpoint_in_commit(self.logs(stream), last, self.plan.iceberg_paths)
+
+    def _compacted(self, log: CommitLog, entry: LogEntry) -> LogEntry:
+        """Join small blobs of a stream after an entry; returns the newest entry then."""
+        from azureblob_source.log.compaction import compact_in_commit  # noqa: PLC0415 - as above
+
+        now = utc(self.clock).isoformat(timespec="milliseconds")
+        return compact_in_commit(log, entry, lambda: Draft(self.new_id(), now))
 
     def _is_due(self, log: CommitLog, entry: LogEntry) -> bool:
         """Whether a checkpoint is made at an entry. An Iceberg table must not name blobs that were removed.

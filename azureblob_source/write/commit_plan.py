@@ -35,6 +35,7 @@ class CommitPlan:
     schema_json, schema: of the writer, and its fingerprint.
     transaction: that of option `txnAppId`; a streaming query has another one for each micro-batch.
     checkpoint_interval: versions from one checkpoint of the log to the next.
+    auto_compact: small blobs are joined before each checkpoint.
     iceberg_paths: the scheme of paths in the Iceberg table of the stream; None if none is made.
     fixed_schema: option `schemaEvolution` is `none`.
     facts: what was found of the log of `stream` before the first task.
@@ -55,6 +56,7 @@ class CommitPlan:
     epoch: int | None
     transaction: Transaction | None
     checkpoint_interval: int
+    auto_compact: bool = False
     iceberg_paths: str | None = None
     fixed_schema: bool = False
     facts: LogFacts | None = None

@@ -62,6 +62,7 @@ class SinkOptions:
     static_overwrite: bool
     fixed_schema: bool
     checkpoint_interval: int
+    auto_compact: bool
     iceberg_paths: str | None
 
 
@@ -110,6 +111,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         static_overwrite=_overwrite_mode(given) == STATIC,
         fixed_schema=_schema_evolution(given) == FIXED,
         checkpoint_interval=given["checkpointInterval"],
+        auto_compact=given["autoCompact"],
         iceberg_paths=given["icebergPaths"] if given["icebergTable"] else None,
     )
 

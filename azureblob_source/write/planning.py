@@ -84,6 +84,7 @@ class WritePlan:
             epoch=options.epoch,
             transaction=options.transaction,
             checkpoint_interval=options.checkpoint_interval,
+            auto_compact=options.auto_compact,
             iceberg_paths=options.iceberg_paths,
             fixed_schema=options.fixed_schema,
             facts=self.facts,

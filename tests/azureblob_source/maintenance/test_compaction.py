@@ -12,6 +12,7 @@ import pytest
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.compaction import CompactionResult, CompactionRules, compact, plan_compaction
 from azureblob_source.log.entry import Transaction
+from azureblob_source.log.iceberg_table import newest_table
 from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.checkpoints import last_published
@@ -24,6 +25,7 @@ from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import ConflictError
 from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, stage_rows, visible_rows
 
 if TYPE_CHECKING:
@@ -165,3 +167,44 @@ def test_tail_shows_no_row_again_and_the_newest_ones_last(account: MemoryAccount
     assert [5000, 5001, 6000] == sorted(n for each in next(of.following()) for n in each.batch["n"].to_pylist())
     again = Tail(CommitLog(account.container("container"), "flights"), account.clock).last(3)
     assert 6000 == again[-1].batch["n"].to_pylist()[-1]
+
+
+def test_the_sink_compacts_what_its_batches_have_left() -> None:
+    account = new_account()
+    container = account.container("container")
+    plan = plan_of(ROWS, partitionColumn="gate", checkpointInterval=4, autoCompact=True, icebergTable=True)
+    driver = committer(container, plan, 7)
+    for batch in range(24):
+        rows = pa.record_batch([["a", "b"], [2 * batch, 2 * batch + 1]], schema=ROWS)
+        driver.commit([stage_rows(container, plan, [rows], seed=100 + batch)], Transaction("q", batch))
+    assert Counter(range(48)) == Counter(n for _, n in rows_read(account).elements())
+    assert Counter(range(48)) == Counter(row["n"] for rows in visible_rows(account).values() for row in rows)
+    log = CommitLog(container, "flights")
+    live = {blob.name for blob in blobs_live_at(log, newest(log))}
+    assert len(live) <= 16
+    _, table = newest_table(log)
+    assert table is not None
+    found = log.checkpoints.find(table.version)
+    assert found is not None
+    assert {
+        name for each in found.manifests for name in log.checkpoints.read(each, ["name"])["name"].to_pylist()
+    } <= live
+
+
+def test_a_compaction_within_a_commit_that_fails_fails_no_batch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    account = new_account()
+    container = account.container("container")
+    plan = plan_of(ROWS, partitionColumn="gate", checkpointInterval=2, autoCompact=True)
+
+    def fails(*_: object) -> None:
+        raise ConflictError("compact", "x", "it does not work", "Wait.")
+
+    monkeypatch.setattr("azureblob_source.log.compaction.moved_together", fails)
+    driver = committer(container, plan, 7)
+    for batch in range(4):
+        rows = pa.record_batch([["a", "a"], [2 * batch, 2 * batch + 1]], schema=ROWS)
+        driver.commit([stage_rows(container, plan, [rows], seed=100 + batch)], Transaction("q", batch))
+    assert 8 == rows_read(account).total()
+    assert "small blobs stay at version 1: compact x failed: it does not work" in caplog.text
