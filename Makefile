@@ -25,7 +25,7 @@ TYPED := $(wildcard adjunct_store arrow_avro azure_account azureblob_source cont
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup lint demo pipeline soak test spark crash histories fuzz matrix bench wheel notebooks check fmt lock clean
+.PHONY: help setup lint demo pipeline soak test spark crash histories fuzz matrix bench year wheel notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,10 @@ check: lint ## what CI runs: `make lint`, `make test`, `make spark`
 
 bench: setup-bench-test-azurite-native ## run all benchmarks
 	@$(BIN)/python -m benchmarks
+
+year: setup-bench-test-notebooks-native ## a year of one-minute batches, played in memory: requests, sizes, reads; a plot (DAYS=365)
+	@mkdir -p .demo
+	@$(BIN)/python -m benchmarks.year --days $(or $(DAYS),365) --output .demo/year.png
 
 wheel: setup-test ## build the wheels in dist/, the compiled one for this machine, and try them in an empty environment
 	@$(BIN)/python -m tools.wheels
