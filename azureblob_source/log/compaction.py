@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterator, Sequence
 
+    from azure_account.values import BlobAttributes
     from azureblob_source.log.checkpoint.tail import TailEffect
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import Draft, LogEntry
+    from azureblob_source.log.entry import BlobEntry, Draft, LogEntry
     from azureblob_source.log.live_state import LiveState
 
 logger = logging.getLogger("azureblob_source")
@@ -232,31 +233,62 @@ def _worth(group: Sequence[SmallBlob]) -> list[SmallBlob]:
     return left
 
 
+@dataclass(frozen=True)
+class Staging:
+    """What is staged for a group. Picklable. blobs, write_id: as of `moved_together`."""
+
+    stream: str
+    blobs: tuple[tuple[str, int], ...]
+    write_id: str
+
+
+Staged: TypeAlias = "tuple[BlobEntry, BlobAttributes] | None"
+"""The blob that was staged, and attributes for it; None if a blob of the group is gone."""
+
+
+def staged_here(log: CommitLog, groups: Sequence[Staging]) -> Iterator[Staged]:
+    """Stage groups one after the other in this process, each when it is asked for."""
+    for group in groups:
+        try:
+            yield moved_together(log, group.blobs, group.write_id)
+        except NotFoundError:
+            yield None
+
+
 def compact(
     log: CommitLog,
     plan: CompactionPlan,
     draft: Callable[[], Draft],
     publisher: Publisher,
     progress: Callable[[int], object] = lambda _: None,
+    stage: Callable[[Sequence[Staging]], Iterator[Staged]] | None = None,
 ) -> CompactionResult:
     """Carry out a plan. draft: gives a fresh write id and time. progress: called with the bytes read since then.
 
+    stage: as of `staged_here`, which is the default; gives what was staged for each group, in order.
+
     Safe beside writers, readers, a vacuum, a revert and another compaction: a group that they have changed is left for
-    the next plan. Errors as of `joined` and `commit_relocation`.
+    the next plan. `NotFoundError` if a blob was deleted by hand; other errors as of `moved_together` and
+    `commit_relocation`.
     """
     done = CompactionResult()
-    for group in plan.groups:
-        removed = tuple(Removal(blob.name, blob.attempt) for blob in group.blobs)
-        new = replace(draft(), operation="compact", removed=removed, epoch=None)
+    drafts = [
+        replace(draft(), operation="compact", removed=tuple(Removal(blob.name, blob.attempt) for blob in group.blobs))
+        for group in plan.groups
+    ]
+    groups = [
+        Staging(log.stream, tuple((blob.name, blob.entry) for blob in group.blobs), new.write_id)
+        for group, new in zip(plan.groups, drafts, strict=True)
+    ]
+    staging = staged_here(log, groups) if stage is None else stage(groups)
+    for group, new, staged in zip(plan.groups, drafts, staging, strict=True):
         made = None
-        try:
-            blob, attributes = moved_together(log, [(blob.name, blob.entry) for blob in group.blobs], new.write_id)
-        except NotFoundError:
-            if not _is_outdated(log, new, plan.version):
-                raise
-        else:
-            new = replace(new, blobs=(blob,), attributes=attributes)
-            made = commit_relocation(log, new, publisher, plan.version)
+        if staged is not None:
+            new_blob = replace(new, epoch=None, blobs=(staged[0],), attributes=staged[1])
+            made = commit_relocation(log, new_blob, publisher, plan.version)
+        elif not _is_outdated(log, new, plan.version):
+            cause, step = "one of its blobs is gone", "Run `repair` to see which, and restore it (soft delete)."
+            raise NotFoundError("compact", f"{log.stream} in {log.container.url}", cause, step)
         done = done.with_group(made)
         progress(group.bytes)
     return done

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from azure_account.location import Location
 from azureblob_source.cli.app import app
+from azureblob_source.compactions import compact_stream
 from tests.spark.versions import append_version
 
 if TYPE_CHECKING:
@@ -70,6 +72,16 @@ def test_rows_keep_their_versions(
     assert 2 == spark.read.format("azureblob").options(**options, view="blobs").load(target).count()
     filtered = spark.read.format("azureblob").options(**options, metadataColumns="version").load(target)
     assert list(range(30, 40)) == sorted(row.id for row in filtered.where("_version = 3").collect())
+
+
+@pytest.mark.oldest_spark
+def test_tasks_of_spark_move_the_rows(spark: SparkSession, options: dict[str, str], target_of_versions: str) -> None:
+    target = target_of_versions
+    done = compact_stream(Location(target, options), spark=spark)
+    assert (2 * VERSIONS, 2, 0) == (done.replaced, done.made, done.outdated)
+    read = spark.read.format("azureblob").options(**options).load(target)
+    assert list(range(10 * VERSIONS)) == sorted(row.id for row in read.collect())
+    assert 0 == compact_stream(Location(target, options)).made
 
 
 @pytest.mark.oldest_spark

@@ -1,0 +1,89 @@
+"""Make few large blobs of many small ones, in this process or by tasks of Spark; rows keep their versions."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.compaction import (
+    CompactionResult,
+    CompactionRules,
+    Staged,
+    Staging,
+    compact,
+    plan_compaction,
+    staged_here,
+)
+from azureblob_source.log.naming import check_stream
+from azureblob_source.log.publish import Publisher
+from azureblob_source.maintenance import checkpoints
+from azureblob_source.maintenance.drafts import new_draft
+from azureblob_source.maintenance.iceberg import refresh_table
+from foundation.clock import SYSTEM_CLOCK, utc
+from foundation.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from azure_account.location import Location
+
+
+def compact_stream(
+    where: Location,
+    *,
+    older_than: timedelta = timedelta(0),
+    most_bytes: int | None = None,
+    spark: SparkSession | None = None,
+) -> CompactionResult:
+    """Compact a stream until nothing is left to join; returns what was done.
+
+    where: the stream, `container/stream`, and the account. older_than: only what was committed so long ago.
+    most_bytes: about so much is read, and the rest is left to the next call; None for no limit.
+    spark: whose tasks read and stage the blobs, one for each new blob, while the log is changed from here; None reads
+    them in this process.
+
+    Call it while others write and read. `NotFoundError` if the stream has no log.
+    """
+    if not where.path:
+        raise ConfigurationError(f"{where} names no stream. Give `container/stream`.")
+    container = where.open()
+    log = CommitLog(container, check_stream(where.path, option="where"))
+    rules = CompactionRules(utc(SYSTEM_CLOCK) - older_than, most_bytes=most_bytes)
+    stage = None if spark is None else partial(_staged_by_tasks, spark, where)
+    publisher, done = Publisher(container), CompactionResult()
+    draft = partial(new_draft, SYSTEM_CLOCK, None)
+    while True:
+        plan = plan_compaction(log, rules, checkpoints.last_published(log).version)
+        made = compact(log, plan, draft, publisher, stage=stage)
+        done = done.plus(made)
+        if not made.made or most_bytes is not None:
+            break
+    if done.made:
+        checkpoints.make(log)
+        refresh_table(log, draft(), publisher)
+    return done
+
+
+def _staged_by_tasks(spark: SparkSession, where: Location, groups: Sequence[Staging]) -> Iterator[Staged]:
+    """Stage groups by tasks of Spark, one for each."""
+    if not groups:
+        return
+    frame = spark.range(0, len(groups), 1, len(groups)).mapInArrow(partial(_stage, where, groups), "staged binary")
+    for row in frame.toLocalIterator(prefetchPartitions=True):
+        yield pickle.loads(row.staged)  # noqa: S301 - of our own task
+
+
+def _stage(where: Location, groups: Sequence[Staging], places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: stage the groups whose places it is given."""
+    import pyarrow as pa  # noqa: PLC0415 - in the task
+
+    for batch in places:
+        chosen = [groups[place] for place in batch["id"].to_pylist()]
+        found = [pickle.dumps(each) for each in staged_here(CommitLog(where.open(), chosen[0].stream), chosen)]
+        yield pa.record_batch({"staged": pa.array(found, pa.binary())})
