@@ -35,7 +35,7 @@ from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
@@ -343,7 +343,18 @@ class CommitLog:
 
         Errors as of `read`, and `ConflictError` if they are of another log than the head that this object knows.
         """
-        versions = range(first, last + 1)
+        return [*self.entries_of(range(first, last + 1)).values()]
+
+    def entries_of(self, versions: Sequence[int], *, recent: bool = False) -> dict[int, LogEntry]:
+        """The entries of these versions, in their order. Errors as of `entries`.
+
+        recent: those that this process has put or read lately are not read again.
+        """
+        lately = {each: self._recent[each] for each in versions if recent and each in self._recent}
+        found = self._read([each for each in versions if each not in lately]) | lately
+        return {each: found[each] for each in versions}
+
+    def _read(self, versions: Sequence[int]) -> dict[int, LogEntry]:
         known = dict(self._ahead.newest) if self.looked and self.boundary_is_recent() else {}
         if self._head is not None:
             known[self._head.version] = self._head
@@ -359,18 +370,15 @@ class CommitLog:
                 raise self.not_kept(version)
         if self._head is not None and any(known[each].log_id != self._head.log_id for each in versions):
             self._fail_deleted()
-        return [known[version] for version in versions]
+        return known
 
     def recent(self, version: int) -> LogEntry | None:
         """An entry, if this process has put or read it lately."""
         return self._recent.get(version)
 
     def recent_entries(self, first: int, last: int) -> list[LogEntry]:
-        """The same, but those that this process has put or read lately are not read again."""
-        known = {version: self._recent[version] for version in range(first, last + 1) if version in self._recent}
-        unknown = [version for version in range(first, last + 1) if version not in known]
-        known |= {entry.version: entry for entry in (self.entries(unknown[0], unknown[-1]) if unknown else ())}
-        return [known[version] for version in range(first, last + 1)]
+        """The same as `entries`, but those that this process has put or read lately are not read again."""
+        return [*self.entries_of(range(first, last + 1), recent=True).values()]
 
     def history(self, last: int | None = None) -> list[LogEntry]:
         """Every entry kept, up to version `last`, by default the head as of now. `NotFoundError` if it is not kept."""

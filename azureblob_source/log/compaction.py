@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterator, Sequence
 
-    from azure_account.values import BlobAttributes
     from azureblob_source.log.checkpoint.tail import TailEffect
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import BlobEntry, Draft, LogEntry
+    from azureblob_source.log.entry import Draft, LogEntry
     from azureblob_source.log.live_state import LiveState
+    from azureblob_source.log.moving import Together
 
 logger = logging.getLogger("azureblob_source")
 
@@ -242,8 +242,8 @@ class Staging:
     write_id: str
 
 
-Staged: TypeAlias = "tuple[BlobEntry, BlobAttributes] | None"
-"""The blob that was staged, and attributes for it; None if a blob of the group is gone."""
+Staged: TypeAlias = "Together | None"
+"""What was staged; None if a blob of the group is gone."""
 
 
 def staged_here(log: CommitLog, groups: Sequence[Staging]) -> Iterator[Staged]:
@@ -284,8 +284,8 @@ def compact(
     for group, new, staged in zip(plan.groups, drafts, staging, strict=True):
         made = None
         if staged is not None:
-            new_blob = replace(new, epoch=None, blobs=(staged[0],), attributes=staged[1])
-            made = commit_relocation(log, new_blob, publisher, plan.version)
+            new_blob = replace(new, epoch=None, blobs=(staged.blob,), attributes=staged.attributes)
+            made = commit_relocation(log, new_blob, replace(publisher, etags=staged.etags), plan.version)
         elif not _is_outdated(log, new, plan.version):
             cause, step = "one of its blobs is gone", "Run `repair` to see which, and restore it (soft delete)."
             raise NotFoundError("compact", f"{log.stream} in {log.container.url}", cause, step)

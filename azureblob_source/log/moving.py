@@ -10,7 +10,7 @@ does no harm.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import accumulate
@@ -27,14 +27,14 @@ from arrow_avro import (
     join_files,
     read_header,
 )
-from azureblob_source.log.entry import BlobEntry, MovedRows
+from azureblob_source.log.entry import BlobEntry, MovedRows, attempt_of
 from azureblob_source.log.naming import blob_name, block_id
 from azureblob_source.log.times import UNIX_EPOCH, microseconds, name_time
 from foundation.errors import CorruptError
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from azure_account.values import BlobAttributes
     from azureblob_source.log.commit_log import CommitLog
@@ -45,23 +45,37 @@ _BLOCK_BYTES = 8 << 20
 _RESTORE = "Restore it (soft delete), then run this again."
 
 
-def moved_together(log: CommitLog, blobs: Sequence[tuple[str, int]], write_id: str) -> tuple[BlobEntry, BlobAttributes]:
-    """Stage the rows of several blobs as one blob; returns it, with the attributes of the newest of them.
+@dataclass(frozen=True)
+class Together:
+    """The blob that has the rows of several, and the attributes of the newest of these.
+
+    etags: by name, of those that had the attempt which the log says when they were read.
+    """
+
+    blob: BlobEntry
+    attributes: BlobAttributes
+    etags: Mapping[str, str]
+
+
+def moved_together(log: CommitLog, blobs: Sequence[tuple[str, int]], write_id: str) -> Together:
+    """Stage the rows of several blobs as one blob.
 
     blobs: name of each, and version of the entry that names it. They have one schema and partition.
 
     `NotFoundError` if one is gone, `CorruptError` if it has not the rows that the log says, `ConfigurationError` if
     they cannot be joined.
     """
-    entries = {version: log.recent_entries(version, version)[0] for version in sorted({each for _, each in blobs})}
-    sources = [(entries[version], _named(entries[version], name)) for name, version in blobs]
-    names = [blob.name for _, blob in sources]
-    files = concurrent_map(lambda name: log.container.get(name).data, names, _READERS, after_error="abandon")
-    _check_rows([blob for _, blob in sources], files)
+    entries = log.entries_of(sorted({version for _, version in blobs}), recent=True)
+    named = {(blob.name, entry.version): (entry, blob) for entry in entries.values() for blob in entry.blobs}
+    sources = [named[each] for each in blobs]
+    files = concurrent_map(log.container.get, [name for name, _ in blobs], _READERS, after_error="abandon")
     moved = [rows for entry, blob in sources for rows in moved_rows(entry, blob)]
     entry, newest = max(sources, key=lambda source: source[0].version)
     together = replace(newest, bounds=_bounds([blob.bounds for _, blob in sources]))
-    return _staged(log, together, list(zip(names, files, strict=True)), moved, write_id), entry.attributes
+    read = [(blob.name, file.data, blob.rows) for (_, blob), file in zip(sources, files, strict=True)]
+    properties = [(blob, file.properties) for (_, blob), file in zip(sources, files, strict=True)]
+    etags = {blob.name: each.etag for blob, each in properties if attempt_of(each.metadata) == blob.attempt}
+    return Together(_staged(log, together, read, moved, write_id), entry.attributes, etags)
 
 
 def left_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool], write_id: str) -> BlobEntry:
@@ -79,7 +93,7 @@ def left_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool],
         if keeps(rows):
             body = compressed.compress(whole[end - rows.uncompressed : end])
             file = (header(found.schema_json, found.codec, found.sync), *block(rows.rows, body, found.sync))
-            files.append((rows.name, b"".join(file)))
+            files.append((rows.name, b"".join(file), rows.rows))
             moved.append(rows)
     return _staged(log, blob, files, moved, write_id)
 
@@ -92,29 +106,27 @@ def moved_rows(entry: LogEntry, blob: BlobEntry) -> Sequence[MovedRows]:
     return [MovedRows(blob.name, entry.version, entry.timestamp, 0, 0, 0, blob.rows, blob.uncompressed, *times)]
 
 
-def _named(entry: LogEntry, name: str) -> BlobEntry:
-    return next(blob for blob in entry.blobs if blob.name == name)
-
-
-def _check_rows(blobs: Sequence[BlobEntry], files: Sequence[bytes]) -> None:
-    """`CorruptError` unless each file has the rows of its blob."""
-    for blob, data in zip(blobs, files, strict=True):
-        found = blocks(data, read_header(data, blob=blob.name), blob=blob.name)
-        rows = sum(each.rows for each in found)
-        if rows != blob.rows:
-            cause = f"it has {rows} rows, by the log {blob.rows}"
-            raise CorruptError("move rows of", f"blob {blob.name}", cause, _RESTORE)
+def _joined(files: Sequence[tuple[str, bytes, int]], form: JoinedFormat) -> bytes:
+    """The files as one. `CorruptError` unless each has its rows."""
+    parts = list(join_files(((name, data) for name, data, _ in files), form))
+    found = (part.rows for part in parts if isinstance(part, Placement))
+    for (name, _, expected), rows in zip(files, found, strict=True):
+        if rows != expected:
+            raise CorruptError("move rows of", f"blob {name}", f"it has {rows} rows, by the log {expected}", _RESTORE)
+    return b"".join(part for part in parts if not isinstance(part, Placement))
 
 
 def _staged(
-    log: CommitLog, like: BlobEntry, files: Sequence[tuple[str, bytes]], moved: Sequence[MovedRows], write_id: str
+    log: CommitLog, like: BlobEntry, files: Sequence[tuple[str, bytes, int]], moved: Sequence[MovedRows], write_id: str
 ) -> BlobEntry:
-    """Stage the files as one blob, which has the moved rows in this order. like: a blob of the partition and schema."""
-    digest = blake2b("\0".join((write_id, *(name for name, _ in files))).encode()).digest()
+    """Stage the files as one blob, which has the moved rows in this order. like: a blob of the partition and schema.
+
+    files: name, bytes and rows of each.
+    """
+    digest = blake2b("\0".join((write_id, *(name for name, _, _ in files))).encode()).digest()
     attempt, suffix, sync = digest[:8].hex(), digest[8:12].hex(), digest[-SYNC_SIZE:]
     first = read_header(files[0][1], blob=files[0][0])
-    parts = join_files(files, JoinedFormat(first.schema_json, first.codec, sync))
-    data = b"".join(part for part in parts if not isinstance(part, Placement))
+    data = _joined(files, JoinedFormat(first.schema_json, first.codec, sync))
     name = blob_name(log.stream, like.partition, _began(moved), suffix, ".avro")
     starts = range(0, len(data), _BLOCK_BYTES)
     for place, start in enumerate(starts):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from concurrent.futures import TimeoutError as FuturesTimeoutError
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,7 +25,7 @@ from foundation.errors import AzureBlobError, ConfigurationError, ConflictError,
 from foundation.parallel import Item, Result, concurrent_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
@@ -77,7 +77,8 @@ class Publisher:
 
     `unique_names`: names end in a random suffix, so no other blob is expected to have them. `at_least_once`: the tasks
     publish blobs before the driver commits them. `admit`: raises an error if blobs of some schemas cannot follow the
-    head of a stream's log; called before they are committed.
+    head of a stream's log; called before they are committed. `etags`: by name, of blobs to remove that were read and
+    are of the attempt that is removed: they are not looked at again.
     """
 
     container: BlobContainer
@@ -86,6 +87,7 @@ class Publisher:
     unique_names: bool = True
     at_least_once: bool = False
     admit: Admit = lambda _stream, _head, _schemas: None
+    etags: Mapping[str, str] = field(default_factory=dict)
 
     def check_names(self, blobs: Sequence[BlobEntry]) -> None:
         """`ConflictError` if two of `blobs` have one name, or a name is taken. Called before they are committed.
@@ -187,6 +189,8 @@ class Publisher:
 
     def _remove(self, removal: Removal, entry: LogEntry) -> None:
         """Delete one blob, on the ETag of the blob that was seen to carry the attempt."""
+        if removal.name in self.etags and self._clear(removal.name, self.etags[removal.name]):
+            return
         held: BlobProperties | None = None
         answer: Outcome | None = None
         for _ in range(ATTEMPTS):
@@ -224,15 +228,15 @@ class Publisher:
             return _Occupant.NOTHING
         attempt = attempt_of(there.metadata)
         if attempt == DISCARDED and not there.size:
-            return _Occupant.NOTHING if self._clear(there) else _Occupant.FOREIGN
+            return _Occupant.NOTHING if self._clear(there.name, there.etag) else _Occupant.FOREIGN
         if attempt == blob.attempt or list(self.container.block_ids(blob.name)) == blob.block_ids:
             return _Occupant.OURS
         return _Occupant.FOREIGN
 
-    def _clear(self, there: BlobProperties) -> bool:
-        """Delete the empty blob of `discard`. False if that is not permitted: the name is taken then."""
+    def _clear(self, name: str, etag: str) -> bool:
+        """Delete a blob with this ETag. False if that is not permitted, or it has another one: the name is taken."""
         try:
-            outcome = self.container.delete(there.name, condition=Condition(if_match=there.etag))
+            outcome = self.container.delete(name, condition=Condition(if_match=etag))
         except ConfigurationError:
             return False
         return isinstance(outcome, Done | Missing)

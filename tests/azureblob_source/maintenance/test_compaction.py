@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, on
+from azure_account.values import BlobAttributes
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.compaction import CompactionResult, CompactionRules, compact, plan_compaction
-from azureblob_source.log.entry import Transaction
+from azureblob_source.log.entry import ATTEMPT, LogEntry, Removal, Transaction
 from azureblob_source.log.iceberg_table import newest_table
 from azureblob_source.log.live_state import blobs_live_at
+from azureblob_source.log.naming import boundary_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.checkpoints import last_published
 from azureblob_source.maintenance.drafts import new_draft
@@ -25,8 +28,16 @@ from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConflictError
-from tests.azureblob_source.write.sink_rows import ACCOUNT, committer, new_account, plan_of, stage_rows, visible_rows
+from foundation.errors import ConflictError, CorruptError
+from tests.azureblob_source.write.sink_rows import (
+    ACCOUNT,
+    committer,
+    new_account,
+    plan_of,
+    stage_rows,
+    visible_blobs,
+    visible_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -208,3 +219,62 @@ def test_a_compaction_within_a_commit_that_fails_fails_no_batch(
         driver.commit([stage_rows(container, plan, [rows], seed=100 + batch)], Transaction("q", batch))
     assert 8 == rows_read(account).total()
     assert "small blobs stay at version 1: compact x failed: it does not work" in caplog.text
+
+
+def test_each_entry_and_small_blob_is_read_once_and_deleted_without_another_look() -> None:
+    account = new_account()
+    for batch in range(20):
+        write(account, batch, [2 * batch])
+    faults = FaultInjector()
+    assert 20 == compacted(account.restarted(faults)).replaced
+    asked = Counter((each.operation, each.name) for each in faults.attempts if each.name.startswith("flights/"))
+    removed = [name for operation, name in asked if operation == "delete"]
+    assert 20 == len(removed)
+    assert {1} == {asked["get", name] for name in removed}
+    # the newest is looked at before the plan, since its entry may not have been published
+    assert 19 == sum(not asked["properties", name] for name in removed)
+    assert asked["get", boundary_name("flights")] < 10
+
+
+def test_a_process_that_dies_while_it_deletes_leaves_rows_twice_in_a_listing_until_the_next_commit(
+    account: MemoryAccount,
+) -> None:
+    expected = {gate: len(rows) for gate, rows in visible_rows(account).items()}
+    dies = on("delete", Crash(), name=lambda name: name.endswith(".avro"), skip=3)
+    with pytest.raises(ProcessDied):
+        compacted(account.restarted(FaultInjector(dies)))
+    assert sum(expected.values()) < sum(len(rows) for rows in visible_rows(account).values())
+    write(account, 50, [1000, 1001])
+    assert {gate: rows + 1 for gate, rows in expected.items()} == {
+        gate: len(rows) for gate, rows in visible_rows(account).items()
+    }
+
+
+@pytest.mark.parametrize("attempt", ["of-another", "own"])
+def test_a_blob_that_was_read_is_deleted_only_as_it_was_read(attempt: str) -> None:
+    container = new_account().container("container")
+    entry = LogEntry("w", "2026-01-01T00:00:00+00:00", version=1, published_up_to=0, operation="compact")
+    container.put("flights/x.avro", b"read", BlobAttributes({ATTEMPT: "own"}))
+    etag = container.get("flights/x.avro").properties.etag
+    container.put("flights/x.avro", b"later", BlobAttributes({ATTEMPT: attempt}))
+    publisher = Publisher(container, threads=1, etags={"flights/x.avro": etag})
+    publisher.remove([Removal("flights/x.avro", "own")], entry)
+    assert (attempt == "own") == (container.properties("flights/x.avro") is None)
+
+
+def test_a_blob_whose_attempt_is_not_seen_is_looked_at_before_it_is_deleted(account: MemoryAccount) -> None:
+    container = account.container("container")
+    name = next(iter(visible_blobs(account)))
+    data = container.get(name).data
+    container.put(name, data, BlobAttributes())  # another blob with the same rows
+    compacted(account)
+    assert data == container.get(name).data
+
+
+def test_a_blob_that_has_other_rows_than_the_log_says_is_not_moved(account: MemoryAccount) -> None:
+    container = account.container("container")
+    first, *_, last = sorted(name for name in visible_blobs(account) if name.startswith("flights/a/"))
+    metadata = container.get(first).properties.metadata
+    container.put(first, container.get(last).data, BlobAttributes(metadata))
+    with pytest.raises(CorruptError, match=rf"move rows of blob {first}.*it has 10 rows, by the log 1"):
+        compacted(account)
