@@ -30,6 +30,7 @@ class Section(StrEnum):
     START = "start"
     READS = "reads"
     TRIGGER = "trigger"
+    COMPACTION = "compaction"
     CONTROL = "control"
     COORDINATION = "coordination"
 
@@ -46,6 +47,7 @@ MODULES = {
     Section.START: "benchmarks.start_up",
     Section.READS: "benchmarks.spark_reads",
     Section.TRIGGER: "benchmarks.trigger",
+    Section.COMPACTION: "benchmarks.compaction",
     Section.CONTROL: "benchmarks.spark_control",
     Section.COORDINATION: "benchmarks.coordination",
 }
@@ -58,7 +60,9 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="Measured rounds; one to warm up comes before them.")] = 5,
     copies: Annotated[int, typer.Option(min=1, help="How often the 336,776 flights are taken.")] = 6,
     keys: Annotated[int | None, typer.Option(min=1_000, help="Keys of the adjunct store.")] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Rows that the adjunct store enriches.")] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows that the adjunct store enriches, or of small blobs.")
+    ] = None,
     state_mib: Annotated[list[int] | None, typer.Option(min=1, help="Sizes of stores to back up, in MiB.")] = None,
 ) -> None:
     """Measure what the connector costs beside its peers. Ratios are of one run; compare no figures of two."""
@@ -71,6 +75,7 @@ def main(
         sizes: dict[Section, dict[str, object]] = {
             Section.BACKUP: {"sizes": state_mib},
             Section.ADJUNCT: {"keys": keys, "rows": rows},
+            Section.COMPACTION: {"rows": rows},
         }
         given = {name: value for name, value in sizes.get(section, {}).items() if value}
         reports = import_module(MODULES[section]).run(rounds, copies, **given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,20 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BUFFER_BYTES = 1 << 20
+_LINE_BYTES = 1 << 12
 
 
 @dataclass
 class CountingProxy:
     """Listens on `port`. sent: bytes from clients to the server. received: bytes from the server to clients.
 
-    delay: seconds that each request waits.
+    delay: seconds that each request waits. requests: by method; `LIST` are those that list blobs.
     """
 
     port: int
     delay: float = 0.0
     sent: int = 0
     received: int = 0
-    requests: int = 0
+    requests: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, sent: int, received: int) -> None:
@@ -39,17 +41,22 @@ class CountingProxy:
             self.sent += sent
             self.received += received
 
-    def begin_request(self) -> None:
-        """A request has arrived. Thread-safe."""
+    def begin_request(self, first: bytes) -> None:
+        """A request has arrived, which begins with these bytes. Thread-safe."""
+        line = first.partition(b"\r\n")[0]
         with self._lock:
-            self.requests += 1
+            self.requests["LIST" if b"comp=list" in line else line.partition(b" ")[0].decode()] += 1
         if self.delay:
             time.sleep(self.delay)
 
     def take_requests(self) -> int:
         """Requests since the last call."""
+        return self.take_methods().total()
+
+    def take_methods(self) -> Counter[str]:
+        """The same, by method."""
         with self._lock:
-            counted, self.requests = self.requests, 0
+            counted, self.requests = self.requests, Counter()
         return counted
 
     def take(self) -> tuple[int, int]:
@@ -98,7 +105,7 @@ def _pass_on(
                 answered.set()
             elif answered.is_set():
                 answered.clear()
-                proxy.begin_request()
+                proxy.begin_request(bytes(buffer[: min(length, _LINE_BYTES)]))
             target.sendall(buffer[:length])
             proxy.add(*((length, 0) if to_server else (0, length)))
     for each in (source, target):
