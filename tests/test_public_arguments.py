@@ -29,6 +29,7 @@ PUBLIC = (
     "adjunct_store.spark",
     "azure_account",
     "azureblob_source.epochs",
+    "azureblob_source.restores",
     "azureblob_source.reverts",
     "control_messages.spark",
     "coordination",
@@ -169,8 +170,9 @@ def _example(hint: Any, account: MemoryAccount) -> Any:
         return {_example(of[0], account): _example(of[1], account)}
     if origin is not None:
         return [_example(of[0], account)]
-    if hint in {int, float, str, bool, Path}:
-        return {int: 20, float: 20.0, str: "box/x", bool: False, Path: Path("x")}[hint]
+    if hint in {int, float, str, bool, Path, dt.datetime}:
+        moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+        return {int: 20, float: 20.0, str: "box/x", bool: False, Path: Path("x"), dt.datetime: moment}[hint]
     if hint is Location:
         return Location.in_account(account, "box/x")
     return object.__new__(type("Implementation", (hint,), {}) if getattr(hint, "_is_protocol", False) else hint)

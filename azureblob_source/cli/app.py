@@ -1,4 +1,4 @@
-"""The command line: `python -m azureblob_source ls | log | tail | repair | revert | compact | vacuum | …`.
+"""The command line: `python -m azureblob_source ls | log | tail | repair | revert | restore | compact | vacuum | …`.
 
 Arguments, questions and progress; the work is done by `maintenance`. Exit codes: 0 done; 1 error, one message on
 standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by Ctrl-C.
@@ -29,6 +29,7 @@ from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps
 from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import documents, new_table, plural, size_text, time_text
+from azure_account.options.option_table import instant
 from azure_account.options.settings import account_settings
 from azureblob_source.address import stream_address
 from azureblob_source.cli import output
@@ -38,12 +39,14 @@ from azureblob_source.log.compaction import CompactionRules, compact, plan_compa
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import BATCHES, log_stream
 from azureblob_source.log.publish import Publisher
+from azureblob_source.log.restore import restore
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import make_iceberg_table, refresh_table
 from azureblob_source.maintenance.inventory import inventory
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
+from azureblob_source.maintenance.restoring import plan_restore, restored_version
 from azureblob_source.maintenance.reverting import carry_out as revert
 from azureblob_source.maintenance.reverting import plan_revert
 from azureblob_source.maintenance.tailing import Tail
@@ -53,6 +56,7 @@ from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from azure_account.cli.shell import CommandContext
     from azure_account.container import BlobContainer
@@ -347,6 +351,36 @@ def compact_command(ctx: typer.Context, where: Stream, given: CompactOptions) ->
     carry_out(shell, given, change)
 
 
+@app.command(name="restore")
+@grouped
+def restore_command(
+    ctx: typer.Context,
+    where: Stream,
+    *,
+    to_version: Annotated[int | None, Option(metavar="N", min=0, help="The version to restore.")] = None,
+    to_time: Annotated[str | None, Option(metavar="TIME", help="Or the last one committed up to this time.")] = None,
+    given: DryRunOptions,
+) -> None:
+    """Make live again what a stream had at an earlier version: later rows are deleted. Shows the plan, then asks."""
+    shell = shell_of(ctx)
+    place = _place(shell, where, given)
+    of, moment = place.log(shell), None if to_time is None else _time_of(to_time)
+    plan = plan_restore(of, restored_version(of, to_version, moment, shell.clock))
+    to, head = plan.restoration.to.version, plan.restoration.head.version
+
+    def act() -> list[LogEntry]:
+        done = restore(of, to, place.draft(shell), Publisher(place.container), head)
+        place.refresh_tables(shell, [of.stream])
+        return [] if done is None else [done]
+
+    def report(done: list[LogEntry]) -> str:
+        return f"Version {done[0].version} restores version {to}." if done else f"Version {to} is restored."
+
+    document = lambda done: output.restore_json(plan, done)  # noqa: E731
+    lines = output.restore_lines(plan)
+    carry_out(shell, given, PlannedChange(lines, "Restore it?", plan.is_needed, act, document, report))
+
+
 @app.command(name="vacuum")
 @grouped
 def vacuum_command(
@@ -464,6 +498,14 @@ def _place(shell: CommandContext, where: str, common: CommonOptions) -> CommandT
     settings = account_settings(given, address, shell.env)
     stream = f"{BATCHES}{below}".rstrip("/") if batches else address.path
     return CommandTarget(shell.connect(settings).container(address.container), stream, given["epoch"])
+
+
+def _time_of(given: str) -> datetime:
+    try:
+        return instant()(given.strip())
+    except ValueError:
+        text = "it must be a time such as 2013-01-31T12:00:00Z"
+        raise typer.BadParameter(text, param_hint="'--to-time'") from None
 
 
 def _logs(place: CommandTarget) -> list[str]:

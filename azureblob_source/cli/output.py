@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from azureblob_source.maintenance.checkpoints import NewestCheckpoint, VerifiedCheckpoint
     from azureblob_source.maintenance.inventory import StreamSummary
     from azureblob_source.maintenance.repair import RepairPlan, RepairResult, UnpublishedEntry
+    from azureblob_source.maintenance.restoring import RestorePlan
     from azureblob_source.maintenance.reverting import RevertPlan
     from azureblob_source.maintenance.vacuum import VacuumPlan, VacuumResult
 
@@ -59,7 +60,7 @@ def _stream_text(stream: StreamSummary) -> Text:
 
 def _operation(entry: LogEntry) -> str:
     """What an entry does, and to which versions."""
-    to = entry.reverts if entry.replaces is None else (entry.replaces,)
+    to = entry.reverts or tuple(each for each in (entry.replaces, entry.restores) if each is not None)
     shown = ", ".join(map(str, to[:_SHOWN_VERSIONS])) + (" …" if len(to) > _SHOWN_VERSIONS else "")
     return f"{entry.operation} {shown}".strip()
 
@@ -141,7 +142,17 @@ def entries_table(entries: Sequence[LogEntry], *, header: bool = True) -> Table:
 
 def entry_json(entry: LogEntry) -> dict[str, object]:
     """One line of `log`: the entry with its blobs and writers as numbers."""
-    kept = ("version", "timestamp", "operation", "commitInfo", "transaction", "epoch", "replaces", "metrics")
+    kept = (
+        "version",
+        "timestamp",
+        "operation",
+        "commitInfo",
+        "transaction",
+        "epoch",
+        "replaces",
+        "restores",
+        "metrics",
+    )
     found = {key: value for key, value in stored_json(entry).items() if key in kept}
     return {**found, **document(ENTRIES, entry)}
 
@@ -411,6 +422,35 @@ def revert_json(plan: RevertPlan, *, done: bool) -> dict[str, object]:
         "batches": plan.batches,
         "streams": streams,
         "done": done,
+    }
+
+
+def restore_lines(plan: RestorePlan) -> list[str]:
+    """What a restore would do, in sentences."""
+    found, stream = plan.restoration, plan.stream
+    to, time = found.to.version, time_text(found.to.timestamp)
+    if not found.removed:
+        left = " What an interrupted restore has left will be deleted." if plan.is_needed else ""
+        return [f"{stream}: all that is live was live at version {to} too, committed {time} UTC.{left}"]
+    return [
+        f"{stream}: version {to}, committed {time} UTC, will be restored: {plural(found.rows_kept, 'row')} stay.",
+        f"{plural(found.rows_removed, 'row')} that have come since will be deleted.",
+        "Queries go on after their last batch: what is deleted is not written again.",
+        "A streaming read that has read these rows keeps them.",
+    ]
+
+
+def restore_json(plan: RestorePlan, done: Sequence[LogEntry] | None) -> dict[str, object]:
+    """The document of `restore`."""
+    found = plan.restoration
+    return {
+        "stream": plan.stream,
+        "restores": found.to.version,
+        "rowsKept": found.rows_kept,
+        "rowsRemoved": found.rows_removed,
+        "blobsRemoved": len(found.removed),
+        "version": done[0].version if done else None,
+        "done": done is not None,
     }
 
 

@@ -18,7 +18,7 @@ from azureblob_source.log.naming import block_id, is_batch_log, log_stream, may_
 from foundation.errors import ConfigurationError, CorruptError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 FORMAT_VERSION = 1
 ATTEMPT = "azureblob_attempt"
@@ -143,12 +143,13 @@ class Totals:
         return Totals(self.blobs - other.blobs, self.rows - other.rows, self.bytes - other.bytes)
 
 
-Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "revert", "epoch", "compact"]
+Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "revert", "restore", "epoch", "compact"]
 """What an entry does.
 
 append: adds blobs. overwrite: its blobs take the place of all earlier ones. replace: its blobs take the place of those
 of entry `replaces`, which cannot be published. void: revokes entry `replaces`. revert: revokes the entries `reverts`.
-epoch: opens an epoch. compact: its blobs have the rows of those that it removes.
+restore: removes rows that are live and were not at version `restores`. epoch: opens an epoch. compact: its blobs have
+the rows of those that it removes.
 """
 VOIDED = -1
 """In the place of an entry's version: the batch was committed and voided, so its next run is committed again."""
@@ -202,6 +203,7 @@ class Change:
     batch_version: of a stream's part of a batch over many streams, the version of its batch entry; None for other
       batches. Of the revert of a stream, the last batch entry that it takes back.
     reverts: versions of the entries that it takes back.
+    restores: the version whose live blobs are live again.
     commit_info: what the writer says of it (option `commitInfo`).
     """
 
@@ -219,6 +221,7 @@ class Change:
     attributes: BlobAttributes = NO_ATTRIBUTES
     batch_version: int | None = None
     reverts: tuple[int, ...] = ()
+    restores: int | None = None
     commit_info: str | None = None
 
     @property
@@ -320,7 +323,7 @@ class LogEntry(Change):
     since: the version of the last overwrite, before which no blob is live; 0 if there is none.
     schemas: fingerprints of the writer schemas used since then, in order of first use.
     log_id: the log's identity, which is the write id of its version 0 (see decision 18).
-    last_revert: the version of the last revert before this entry.
+    last_revert: the version of the last revert or restore before this entry.
     last_compaction: the version of the last entry before this one that has moved rows.
     totals: of all entries up to this one, also of those that were revoked since, or that a vacuum has deleted.
     """
@@ -353,8 +356,13 @@ class LogEntry(Change):
 
     @property
     def newest_revert(self) -> int | None:
-        """The version of the last revert up to this entry."""
-        return self.version if self.operation == "revert" else self.last_revert
+        """The version of the last revert or restore up to this entry."""
+        return self.version if self.operation in ("revert", "restore") else self.last_revert
+
+    @property
+    def taken_back(self) -> Collection[int]:
+        """Versions whose rows it has removed, which readers that come later leave out."""
+        return self.reverts if self.restores is None else range(self.restores + 1, self.version)
 
     @property
     def newest_compaction(self) -> int | None:
@@ -408,6 +416,7 @@ def to_json(entry: LogEntry) -> bytes:
         "schemas": entry.schemas,
         "replaces": entry.replaces,
         "reverts": entry.reverts,
+        "restores": entry.restores,
         "lastRevert": entry.last_revert,
         "lastCompaction": entry.last_compaction,
         "batchVersion": entry.batch_version,
@@ -481,6 +490,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         removed=tuple(Removal(str(removed), str(attempt)) for removed, attempt in document["removed"]),
         replaces=document["replaces"],
         reverts=tuple(map(int, document["reverts"])),
+        restores=document["restores"],
         last_revert=document["lastRevert"],
         last_compaction=document["lastCompaction"],
         control=tuple(document["control"]),

@@ -23,7 +23,7 @@ class Unpublished:
 
 @dataclass(frozen=True)
 class Published:
-    """The entry was published. An overwrite or a vacuum has deleted its blobs `deleted` since."""
+    """The entry was published. An overwrite, a restore or a vacuum has deleted its blobs `deleted`."""
 
     deleted: frozenset[str] = frozenset()
 
@@ -64,8 +64,9 @@ def _by_later_entries(entry: LogEntry, later: Sequence[LogEntry]) -> Status:
         same = [each for each in later if entry.transaction is not None and each.transaction == entry.transaction]
         return Replaced(same[-1]) if same else Voided()
     if any(each.published_up_to >= entry.version for each in later):
-        # An overwrite deletes nothing before its own blobs are visible, which of the newest entries is not known.
-        done = [each for each in entries_in_effect(later) if each.version <= later[-1].published_up_to]
+        # Nothing is deleted before an entry's own blobs are visible, which of the newest entries is not known.
+        in_effect, published = entries_in_effect(later), later[-1].published_up_to
+        done = [each for each in in_effect if each.version <= published or not each.blobs]
         removed = {removal.name for each in done for removal in each.removed}
         return Published(frozenset(blob.name for blob in entry.blobs if blob.name in removed))
     return Unpublished()

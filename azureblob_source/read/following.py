@@ -164,7 +164,7 @@ class Follower:
         head = self.head()
         if head is None or head.newest_compaction is None or head.newest_compaction <= after:
             return found
-        revoked = frozenset[int]().union(*(entry.revoked for entry in reverts))
+        revoked = frozenset[int]().union(*(entry.taken_back for entry in reverts))
 
         def keeps(rows: MovedRows) -> bool:
             return after < rows.version and rows.version not in revoked
@@ -188,6 +188,8 @@ class Follower:
         """The same as what is live at `until`, by the newest checkpoint of the range; None if there is none to use."""
         from azureblob_source.log.live_state import UNUSABLE, by_checkpoint, warn_unusable  # noqa: PLC0415 - see `_MANY`
 
+        if any(entry.restores is not None for entry in reverts):  # it takes back more than an entry can revoke
+            return None
         state = by_checkpoint(self.log, self.entries(until - 1, until)[0], after + 1)
         effect = None if state is None else state.effect([replace(entry, removed=(), blobs=()) for entry in reverts])
         if state is None or state.base is None or effect is None:
@@ -396,7 +398,7 @@ def version_at(log: CommitLog, moment: datetime, clock: Clock = SYSTEM_CLOCK) ->
     text = moment.isoformat()
     place, ask = f"{log.container.url}/{log.stream}", "the view `commits` lists the times of all versions."
     if moment > max(utc(clock), datetime.fromisoformat(head.timestamp)):
-        step = f"Ask for a time up to now, or leave `timestampAsOf` out to read the newest: {ask}"
+        step = f"Ask for a time up to now: {ask}"
         raise NotFoundError(f"read as of {text}", place, "this time is in the future", step)
     found = Follower(log, 0).version_before(moment + timedelta(microseconds=1))
     if found < log.kept_from or found < 0:
@@ -474,10 +476,10 @@ def _whole_range_before(entries: Sequence[LogEntry], version: int) -> int:
 def new_blobs(entries: Iterable[LogEntry], reverts: Iterable[LogEntry] = ()) -> list[tuple[LogEntry, BlobEntry]]:
     """The blobs that a range of entries adds and does not remove again, each with its entry.
 
-    reverts: later entries that revoke some of them. A blob whose rows are all of earlier versions adds none.
+    reverts: later entries that take some of them back. A blob whose rows are all of earlier versions adds none.
     """
-    revoked = frozenset[int]().union(*(entry.revoked for entry in reverts))
-    entries = [entry for entry in entries if entry.version not in revoked]
+    revoked = frozenset[int]().union(*(entry.taken_back for entry in reverts))
+    entries = [entry for entry in entries if entry.version not in revoked or entry.newest_compaction == entry.version]
     live = live_blobs(entries)
     first = entries[0].version if entries else 0
     return [

@@ -52,6 +52,7 @@ COMMITS = pa.schema(
         pa.field("removed", pa.int64(), nullable=False),
         pa.field("replaces", pa.int64()),
         pa.field("reverts", pa.list_(pa.int64()), nullable=False),
+        pa.field("restores", pa.int64()),
         pa.field("metrics", _COUNTS, nullable=False),
         pa.field("writers", pa.list_(pa.struct(_WRITER)), nullable=False),
     ]
@@ -138,6 +139,7 @@ def _commit(entry: LogEntry) -> dict[str, object]:
         "removed": len(entry.removed),
         "replaces": entry.replaces,
         "reverts": list(entry.reverts),
+        "restores": entry.restores,
         "metrics": list(entry.metrics.items()),
         "writers": [{**writer, "metrics": list(writer.get("metrics", {}).items())} for writer in entry.writers],
     }

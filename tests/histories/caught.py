@@ -35,6 +35,7 @@ KINDS = {
     "tests.azureblob_source.log.checkpoint_histories:CheckpointedHistory": (
         "tests.azureblob_source.log.test_checkpoint_histories"
     ),
+    "tests.azureblob_source.log.restore_histories:RestoreHistory": "tests.azureblob_source.log.test_restore_histories",
     "tests.state_backup.histories.history:BackupHistory": "tests.state_backup.histories.mutants",
 }
 """The class of the histories, and the module that has their `MUTANTS`."""

@@ -19,8 +19,10 @@ from azure_account.memory.faults import Crash, Fault, FaultInjector, ProcessDied
 from azure_account.memory.service import MemoryService
 from azureblob_source.cli.app import app
 from azureblob_source.cli.output import rows_table
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction
 from azureblob_source.log.publish import Publisher
+from azureblob_source.log.restore import restore
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import plan_for_rows
@@ -423,6 +425,49 @@ def test_revert_deletes_what_one_that_was_killed_has_left(account: MemoryAccount
     assert UNCONFIRMED == run(account, *command).exit_code
     assert 0 == run(account, *command, "--yes").exit_code
     assert 1 == len(visible(account))
+
+
+def test_restore_shows_what_it_deletes_and_asks(account: MemoryAccount) -> None:
+    command = ("restore", "demo/flights", "--to-version", "0")
+    shown = run(account, *command)
+    assert UNCONFIRMED == shown.exit_code
+    words = " ".join(shown.stdout.split())
+    assert "flights: version 0, committed 2013-01-31 12:00:05 UTC, will be restored: 10 rows stay." in words
+    assert "20 rows that have come since will be deleted." in words
+    assert 0 == run(account, *command, "--dry-run").exit_code
+    assert 3 == len(visible(account))
+
+    done = json.loads(run(account, *command, "--yes", "--json").stdout)
+    rows = {"rowsKept": 10, "rowsRemoved": 20, "blobsRemoved": 2}
+    expected = {"stream": "flights", "restores": 0, **rows, "version": 3, "done": True}
+    assert expected == done
+    assert 1 == len(visible(account))
+    again = run(account, *command, "--yes")
+    assert (0, True) == (
+        again.exit_code,
+        "all that is live was live at version 0 too" in " ".join(again.stdout.split()),
+    )
+    assert "restore 0" in run(account, "log", "demo/flights").stdout
+    assert 0 == json.loads(run(account, "log", "demo/flights", "--version", "3", "--json").stdout)["restores"]
+    refused = error_of(run(account, "restore", "demo/flights", "--to-version", "1"))[1]
+    assert "version 3 has deleted rows that it has" in " ".join(refused.split())
+
+
+def test_restore_takes_a_time_and_finishes_what_was_interrupted(account: MemoryAccount) -> None:
+    def dies_before_it_deletes(request: Request) -> Fault | None:
+        return Crash() if request.operation == "delete" and request.name.startswith("flights/20") else None
+
+    times = [each["timestamp"] for each in json.loads(run(account, "log", "demo/flights", "--json").stdout)["entries"]]
+    command = ("restore", "demo/flights", "--to-time", times[1], "--yes")
+    killed = account.restarted(FaultInjector(dies_before_it_deletes)).container("demo")
+    with pytest.raises(ProcessDied):
+        restore(CommitLog(killed, "flights"), 1, Draft("w", "2013-01-31T12:00:05+00:00"), Publisher(killed))
+    assert 3 == len(visible(account))
+    done = " ".join(run(account, *command).stdout.split())
+    assert "What an interrupted restore has left will be deleted. Version 1 is restored." in done
+    assert 2 == len(visible(account))
+    for wrong in (("--to-time", "soon"), ()):
+        assert run(account, "restore", "demo/flights", *wrong).exit_code in (1, 2)
 
 
 def test_repair_voids_a_version_only_if_it_cannot_be_published(account: MemoryAccount) -> None:

@@ -109,10 +109,12 @@ blobs = st.builds(
 entries = st.builds(
     LogEntry,
     version=counts, write_id=names, timestamp=names,
-    operation=st.sampled_from(["append", "overwrite", "replace", "void", "epoch"]), commit_info=st.none() | names,
+    operation=st.sampled_from(["append", "overwrite", "replace", "void", "revert", "restore", "epoch"]),
+    commit_info=st.none() | names,
     transaction=st.none() | st.builds(Transaction, names, counts), epoch=st.none() | counts,
     published_up_to=st.integers(-1, 2**63 - 1), blobs=st.lists(blobs, max_size=3).map(tuple),
     removed=st.lists(st.builds(Removal, names, names), max_size=2).map(tuple), replaces=st.none() | counts,
+    reverts=st.lists(counts, max_size=2).map(tuple), restores=st.none() | counts, last_revert=st.none() | counts,
     control=st.lists(st.dictionaries(names, names | counts), max_size=2).map(tuple),
     metrics=st.dictionaries(names, counts, max_size=2),
     writers=st.lists(st.dictionaries(names, names), max_size=2).map(tuple),

@@ -43,7 +43,7 @@ def test_the_history_is_one_row_for_each_entry() -> None:
     assert {
         "version": 0, "timestamp": datetime(2013, 1, 31, 12, 0, 5, 250_000, UTC), "operation": "append",
         "commitInfo": None, "transactionId": "q", "transactionVersion": 3, "epoch": None, "blobs": 2, "rows": 20,
-        "bytes": 400, "uncompressed": 1000, "removed": 0, "replaces": None, "reverts": [],
+        "bytes": 400, "uncompressed": 1000, "removed": 0, "replaces": None, "reverts": [], "restores": None,
         "metrics": [("messagesSent", 20)], "writers": [{**WRITER, "metrics": [("messagesSent", 20)]}],
     } == first  # fmt: skip
     assert (1, "replace", "late rows", 4, 2, 0, 0, 0) == tuple(

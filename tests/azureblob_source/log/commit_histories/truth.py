@@ -193,7 +193,7 @@ class Truth(histories.Truth):
         self._remember(stream, entry)
         self.committed_at[stream, version] = self.clock()
         self._count_entry(stream, entry)
-        if entry.operation in ("void", "replace"):
+        if entry.operation in ("void", "replace", "restore"):
             self.removed.update(removal.name for removal in entry.removed)
         if is_batch_log(stream):
             self.shared.update(blob.name for blob in entry.blobs)
@@ -278,15 +278,21 @@ class Truth(histories.Truth):
         return row[:2] in self.by_hand or self._is_past(place)
 
     def _is_past(self, place: Place) -> bool:
-        """Whether an entry was vacuumed or overwritten."""
-        return place[1] < self.first[place[0]] or any(True for _ in self.overwrites(place))
+        """Whether an entry was vacuumed or overwritten, or has come after what was restored."""
+        return place[1] < self.first[place[0]] or self._is_restored_away(place) or any(self.overwrites(place))
+
+    def _is_restored_away(self, place: Place) -> bool:
+        """Whether a version before this one was restored after it."""
+        return any(
+            entry.restores is not None and entry.restores < place[1] < entry.version
+            for entry in self.log[place[0]].values()
+        )
 
     def must_be_gone(self, place: Place) -> bool:
-        """Whether a row of this entry must be gone: vacuumed, or older than the first entry of a later overwrite."""
+        """Whether a row of this entry must be gone: vacuumed, restored away, or older than an overwrite's first."""
         stream, version = place
-        return version < self.first[stream] or any(
-            version < self._first_entry(stream, each) for each in self.overwrites(place)
-        )
+        gone = version < self.first[stream] or self._is_restored_away(place)
+        return gone or any(version < self._first_entry(stream, each) for each in self.overwrites(place))
 
     def _first_entry(self, stream: str, entry: LogEntry) -> int:
         same = [

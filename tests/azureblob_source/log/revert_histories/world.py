@@ -131,7 +131,7 @@ class Truth(histories.Truth):
             return
         if not is_batch_log(log):
             self.named.update((blob.name, (log, entry.version)) for blob in entry.blobs)
-        self.taken_back.update((log, version) for version in entry.reverts)
+        self.taken_back.update((log, version) for version in (*entry.reverts, *restored_away(entry)))
         self.put(log, entry)
 
     def _blob(self, name: str, *, there: bool) -> None:
@@ -155,9 +155,13 @@ class Truth(histories.Truth):
         """The versions of a log that others have revoked."""
         return {version for entry in self.log[log].values() for version in entry.revoked}
 
+    def restored_away(self, log: str) -> set[int]:
+        """The versions of a log that have come after one that was restored."""
+        return {version for entry in self.log[log].values() for version in restored_away(entry)}
+
     def is_in_effect(self, place: Place) -> bool:
-        """Whether no entry has revoked this one."""
-        return place[1] not in self.revoked(place[0])
+        """Whether no entry has revoked this one, or restored one before it."""
+        return place[1] not in self.revoked(place[0]) | self.restored_away(place[0])
 
     def in_effect(self, log: str) -> list[LogEntry]:
         """The entries of a log in effect, vacuumed ones too."""
@@ -173,13 +177,19 @@ class Truth(histories.Truth):
         )
 
     def of_log(self, stream: str) -> tuple[Counter[int], set[int]]:
-        """The rows of a stream that readers of the log must see, and those that a vacuum has removed."""
+        """The rows of a stream that readers of the log must see, and those that a vacuum or a restore has removed."""
         kept: Counter[int] = Counter()
-        vacuumed: set[int] = set()
+        gone: set[int] = set()
+        away = self.restored_away(stream)
         for entry in self.in_effect(stream):
             rows = [row for blob in entry.blobs for row in self.rows[blob.name]]
-            (vacuumed if entry.version < self.first[stream] else kept).update(rows)
-        return kept, vacuumed
+            (gone if entry.version < self.first[stream] or entry.version in away else kept).update(rows)
+        return kept, gone
+
+
+def restored_away(entry: LogEntry) -> range:
+    """The versions that have come after the one that an entry restores."""
+    return range(0) if entry.restores is None else range(entry.restores + 1, entry.version)
 
 
 @dataclass
@@ -405,7 +415,8 @@ def take_back(process: RevertProcess, number: int) -> None:
     if refused:
         truth.fail(f"batches after {after} are taken back although one was vacuumed")
     if world.disk is disk and world.recovering:
-        left = [name for name in truth.visible - truth.back if not truth.is_in_effect(truth.named[name])]
+        places = {name: truth.named[name] for name in truth.visible - truth.back}
+        left = [name for name, (log, version) in places.items() if version in truth.revoked(log)]
         if left:
             truth.fail(f"the revert has ended, and {left[0]} is visible")
         world.trace(f"    {process!r}: batches after {after} are taken back")

@@ -1,0 +1,221 @@
+"""Restoring: what was live at an earlier version is live again, by an entry that removes what has come since.
+
+    version  0 … 16 17 │ 18 19 20      restore: restores 17, removed: blobs of 18 to 20 ─► publishing it deletes them
+
+Of a blob to which rows of several versions were moved, those that stay are moved to another one, which the entry adds.
+
+One put restores. What an overwrite, a revert or a repair has deleted cannot come back, so only a version can be
+restored whose rows are all live. Transactions stay: a query goes on after its last batch. See decision 28.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from azureblob_source.log.fencing import check_epoch
+from azureblob_source.log.live import entries_in_effect
+from azureblob_source.log.live_state import check_version, of_live
+from azureblob_source.log.moving import left_of
+from azureblob_source.log.naming import is_batch_log
+from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
+from azureblob_source.log.stored_entries import find_entry
+from azureblob_source.log.void import voided_batch_error
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
+from foundation.parallel import concurrent_map
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from azureblob_source.log.checkpoint.tail import TailEffect
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, MovedRows, Removal
+    from azureblob_source.log.live_state import LiveState
+    from azureblob_source.log.publish import Publisher
+
+_Rows: TypeAlias = "tuple[str, int]"
+"""The rows that an entry has added with one blob: its name and the version, wherever they are by now."""
+
+
+@dataclass(frozen=True)
+class _LiveBlob:
+    """A live blob, and the version of the entry that names it. is_moved: it has moved rows, which may not be known."""
+
+    blob: BlobEntry
+    entry: int
+    is_moved: bool
+
+
+@dataclass(frozen=True)
+class CutBlob:
+    """A blob of which some rows stay."""
+
+    blob: BlobEntry
+    stay: frozenset[_Rows]
+
+    @property
+    def rows(self) -> int:
+        """How many stay."""
+        return sum(each.rows for each in self.blob.moved if self.keeps(each))
+
+    def keeps(self, rows: MovedRows) -> bool:
+        """Whether moved rows stay."""
+        return (rows.name, rows.version) in self.stay
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """What restores version `to` at a head. kept, removed: live blobs, the removed ones with those that are cut."""
+
+    to: LogEntry
+    head: LogEntry
+    kept: tuple[BlobEntry, ...]
+    removed: tuple[BlobEntry, ...]
+    cut: tuple[CutBlob, ...] = ()
+
+    @property
+    def rows_kept(self) -> int:
+        """Rows that stay."""
+        return sum(blob.rows for blob in self.kept) + sum(each.rows for each in self.cut)
+
+    @property
+    def rows_removed(self) -> int:
+        """Rows that are deleted."""
+        return sum(blob.rows for blob in self.removed) - sum(each.rows for each in self.cut)
+
+    def succeeding(self, entry: LogEntry) -> LogEntry:
+        """The entry that restores, with the schemas of the version: others bind nobody any more."""
+        since = entry.since if self.rows_kept else entry.version
+        return replace(entry, schemas=self.to.schemas or self.head.schemas, since=since)
+
+
+def restoration(log: CommitLog, version: int) -> Restoration:
+    """What restores a version at the head, as far as that is known. Changes nothing.
+
+    `ConfigurationError` if rows of the version were deleted since; `NotFoundError` if there is no such version.
+    """
+    if is_batch_log(log.stream):
+        step = "Restore its streams, each by its own version."
+        raise ConfigurationError("restore", _place(log), "it is a batch log, which has no rows", step)
+    head = check_version(log, version)
+    to = head if version == head.version else log.read(version)
+    now = _live_at(log, head.version)
+    then = _live_at(log, version)  # second: a vacuum in between has taken nothing from it that is live now
+    kept = [each.blob for removal, each in now.items() if removal in then]
+    newer = [each for removal, each in now.items() if removal not in then]
+    gone = _rows_of(log, [each for removal, each in then.items() if removal not in now])
+    if not gone:
+        return Restoration(to, head, tuple(kept), tuple(each.blob for each in newer))
+    there = _rows_of(log, newer)
+    is_live = frozenset[_Rows]().union(*(rows for _, rows in there))
+    lost = [(blob, rows) for blob, rows in gone if not rows <= is_live]
+    if lost:
+        raise _deleted(log, version, head, lost)
+    stay = frozenset[_Rows]().union(*(rows for _, rows in gone))
+    kept += [blob for blob, rows in there if rows <= stay]
+    changed = [(blob, rows & stay) for blob, rows in there if not rows <= stay]
+    cut = tuple(CutBlob(blob, rows) for blob, rows in changed if rows)
+    return Restoration(to, head, tuple(kept), tuple(blob for blob, _ in changed), cut)
+
+
+def restore(
+    log: CommitLog, version: int, draft: Draft, publisher: Publisher, planned: int | None = None
+) -> LogEntry | None:
+    """Make what was live at `version` live again; returns the entry that does so. None if nothing else is live.
+
+    draft: gives write id, time and epoch. planned: the head for which this was planned; `ConflictError` if a batch has
+    followed it. By default what other writers commit meanwhile is removed too. What earlier writers have committed is
+    published first.
+
+    Errors as of `restoration`; `ConfigurationError` also if blobs must not be deleted; `FencedError` by the epoch.
+    """
+    while True:
+        head = log.refresh()
+        check_epoch(log, head, draft.epoch)
+        if not publish_earlier(log, head, publisher, draft):
+            continue
+        try:
+            found = restoration(log, version)
+            if planned is not None:
+                _check_planned(log, planned, found.head)
+            if not found.removed:
+                return None
+            publisher.probe_service(log.stream, draft.attributes, deletes=True)
+            removed = tuple(blob.removal for blob in found.removed)
+            left = tuple(left_of(log, each.blob, each.keeps, draft.write_id) for each in found.cut)
+            restoring = replace(draft, operation="restore", restores=version, removed=removed, blobs=left)
+            entry = found.succeeding(log.next_entry(found.head, restoring, found.head.version))
+        except NotFoundError:  # others have removed what the head needs
+            if log.refresh() == head:
+                raise
+            continue
+        if log.put(entry).write_id == entry.write_id:
+            failure = publish_in_effect(log, entry, restoring, publisher)
+            if isinstance(failure, NotPublished):
+                raise voided_batch_error(log, entry, failure.blobs)
+            log.notes.published(entry.version)
+            return entry
+
+
+def _live_at(log: CommitLog, version: int) -> dict[Removal, _LiveBlob]:
+    """The blobs that are live at a version."""
+
+    def found(state: LiveState, effect: TailEffect) -> dict[Removal, _LiveBlob]:
+        blobs = {blob.removal: _LiveBlob(blob, entry.version, bool(blob.moved)) for entry, blob in effect.added}
+        table = state.of_base(effect)
+        if table is not None:
+            from azureblob_source.log.checkpoint.live_table import blobs_of  # noqa: PLC0415 - loads Arrow
+
+            for (added, _, blob), moved_in in zip(blobs_of(table, log.stream), table["moved_in"], strict=True):
+                mover = moved_in.as_py()
+                blobs[blob.removal] = _LiveBlob(blob, added if mover is None else mover, mover is not None)
+        return blobs
+
+    return of_live(log, version, found)
+
+
+def _rows_of(log: CommitLog, blobs: Sequence[_LiveBlob]) -> list[tuple[BlobEntry, frozenset[_Rows]]]:
+    """The rows of live blobs, which are then known to have moved rows."""
+    unknown = sorted({each.entry for each in blobs if each.is_moved and not each.blob.moved})
+    read = concurrent_map(partial(find_entry, log.container, log.stream), unknown, log.readers, after_error="abandon")
+    movers = {(version, blob.name): blob for version, of in zip(unknown, read, strict=True) if of for blob in of.blobs}
+    found = []
+    for each in blobs:
+        blob = each.blob
+        if each.is_moved and not blob.moved:
+            if (each.entry, blob.name) not in movers:
+                raise log.not_kept(each.entry)
+            blob = movers[each.entry, blob.name]
+        rows = [(rows.name, rows.version) for rows in blob.moved] or [(blob.name, each.entry)]
+        found.append((blob, frozenset(rows)))
+    return found
+
+
+def _check_planned(log: CommitLog, planned: int, head: LogEntry) -> None:
+    """`ConflictError` if an entry after the planned head has rows that are new."""
+    later = log.entries(planned + 1, head.version) if head.version > planned else []
+    written = next((entry.version for entry in later if any(not blob.moved for blob in entry.blobs)), None)
+    if written is not None:
+        cause, step = f"version {written} was written after the restore was planned", "Stop the writers, or look again."
+        raise ConflictError("restore", _place(log), cause, step)
+
+
+def _deleted(
+    log: CommitLog, version: int, head: LogEntry, lost: Sequence[tuple[BlobEntry, frozenset[_Rows]]]
+) -> ConfigurationError:
+    """The error for a version whose rows are not all live."""
+    names, last = {blob.name for blob, _ in lost}, head.version
+    rows = frozenset[_Rows]().union(*(rows for _, rows in lost))
+    for entry in entries_in_effect(log.entries(version + 1, head.version)):
+        if not names.isdisjoint(removal.name for removal in entry.removed):
+            last = entry.version
+            names |= {blob.name for blob in entry.blobs if any((of.name, of.version) in rows for of in blob.moved)}
+    cause = f"version {last} has deleted rows that it has, those of {lost[0][0].name} among them"
+    return ConfigurationError(
+        "restore", f"version {version} of {_place(log)}", cause, f"Restore version {last} or a later one."
+    )
+
+
+def _place(log: CommitLog) -> str:
+    return f"{log.stream} in {log.container.url}"

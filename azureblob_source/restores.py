@@ -1,0 +1,49 @@
+"""Make live again what a stream had at an earlier version or time."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from azure_account.location import Location
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.naming import check_stream
+from azureblob_source.log.publish import Publisher
+from azureblob_source.log.restore import restore
+from azureblob_source.maintenance.drafts import new_draft
+from azureblob_source.maintenance.iceberg import refresh_table
+from azureblob_source.maintenance.restoring import restored_version
+from foundation.arguments import Epoch, Natural, checked
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import AzureBlobError, ConfigurationError
+
+logger = logging.getLogger("azureblob_source")
+
+
+@checked
+def restore_stream(
+    where: Location, *, version: Natural | None = None, time: datetime | None = None, epoch: Epoch | None = None
+) -> int | None:
+    """Make live again what a stream had at a version or a time; returns the version that does so.
+
+    where: the stream, `container/stream`, and the account. version: of its log; or time: the last version committed up
+    to it, in UTC if it has no zone. epoch: of the stream's writer, if it has one.
+
+    None if nothing else is live. What has come since then is deleted, and so is what writers commit meanwhile; their
+    queries go on after their last batch. A streaming read that has read it keeps it, one that has not leaves it out.
+    Call it again if it was interrupted.
+
+    `ConfigurationError` if a blob of the version was deleted since, by an overwrite, a revert or a repair.
+    `NotFoundError` if there is no such version any more. `FencedError` if the stream is at a higher epoch.
+    """
+    if not where.path:
+        raise ConfigurationError(f"{where} names no stream. Give `container/stream`.")
+    check_stream(where.path, option="where")
+    container = where.open()
+    log, publisher = CommitLog(container, where.path), Publisher(container)
+    entry = restore(log, restored_version(log, version, time), new_draft(SYSTEM_CLOCK, epoch), publisher)
+    try:
+        refresh_table(log, new_draft(SYSTEM_CLOCK, epoch), publisher)
+    except AzureBlobError as error:
+        logger.warning("the Iceberg table of %s is not up to date: %s", log.stream, error)
+    return None if entry is None else entry.version
