@@ -20,6 +20,7 @@ from azureblob_source.log.naming import boundary_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.checkpoints import last_published
 from azureblob_source.maintenance.drafts import new_draft
+from azureblob_source.maintenance.repair import plan_repair, repair
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.read.following import Follower
 from azureblob_source.read.options import source_options
@@ -236,18 +237,37 @@ def test_each_entry_and_small_blob_is_read_once_and_deleted_without_another_look
     assert asked["get", boundary_name("flights")] < 10
 
 
-def test_a_process_that_dies_while_it_deletes_leaves_rows_twice_in_a_listing_until_the_next_commit(
-    account: MemoryAccount,
+@pytest.mark.parametrize("end", ["commit", "repair"])
+def test_a_listing_has_rows_twice_after_a_process_dies_until_the_next_commit_or_repair(
+    account: MemoryAccount, end: str
 ) -> None:
-    expected = {gate: len(rows) for gate, rows in visible_rows(account).items()}
+    expected = visible_numbers(account)
     dies = on("delete", Crash(), name=lambda name: name.endswith(".avro"), skip=3)
     with pytest.raises(ProcessDied):
         compacted(account.restarted(FaultInjector(dies)))
-    assert sum(expected.values()) < sum(len(rows) for rows in visible_rows(account).values())
-    write(account, 50, [1000, 1001])
-    assert {gate: rows + 1 for gate, rows in expected.items()} == {
-        gate: len(rows) for gate, rows in visible_rows(account).items()
-    }
+    assert expected != visible_numbers(account)
+    if end == "commit":
+        write(account, 50, [1000, 1001])
+        expected += Counter([1000, 1001])
+    else:
+        container = account.container("container")
+        plan = plan_repair(container, None, datetime.now(UTC) - timedelta(days=1))
+        repair(container, plan, lambda: new_draft(SYSTEM_CLOCK, None), Publisher(container))
+    assert expected == visible_numbers(account)
+
+
+def visible_numbers(account: MemoryAccount) -> Counter[int]:
+    """The numbers that a reader by listing sees."""
+    return Counter(row["n"] for rows in visible_rows(account).values() for row in rows)
+
+
+def test_an_entry_replaces_no_more_blobs_than_a_listing_may_show_twice(
+    account: MemoryAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("azureblob_source.log.compaction.MOST_BLOBS", 6)
+    compacted(account)
+    removed = [len(entry.removed) for entry in CommitLog(account.container("container"), "flights").history()]
+    assert 6 == max(removed)
 
 
 @pytest.mark.parametrize("attempt", ["of-another", "own"])
