@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from foundation.clock import Clock, ManualClock
 from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from azure_account.values import Bytes, Condition
 
@@ -71,6 +72,32 @@ class _Blob:
         return self.data
 
 
+class _Container(dict[str, _Blob]):
+    """The blobs of a container by name. Names are sorted for the first listing after one was added or deleted."""
+
+    _sorted: list[str] | None = None
+
+    def __setitem__(self, name: str, blob: _Blob) -> None:
+        if name not in self:
+            self._sorted = None
+        super().__setitem__(name, blob)
+
+    def __delitem__(self, name: str) -> None:
+        self._sorted = None
+        super().__delitem__(name)
+
+    def names(self, first: str, prefix: str) -> Iterator[str]:
+        """The names that begin with `prefix`, from `first` on, in order. `first` is not below `prefix`."""
+        if self._sorted is None:
+            self._sorted = sorted(self)
+        names = self._sorted
+        for place in range(bisect_left(names, first), len(names)):
+            name = names[place]
+            if not name.startswith(prefix):
+                return
+            yield name
+
+
 class MemoryService:
     """The state of one account: it is a `BlobService`, and `tables` is its `TableService`."""
 
@@ -87,7 +114,7 @@ class MemoryService:
         self.account = account
         self.blob_endpoint = f"memory://{account}"
         self.clock: Clock = clock or ManualClock()
-        self._containers: dict[str, dict[str, _Blob]] = {}
+        self._containers: dict[str, _Container] = {}
         self._soft_delete = soft_delete
         self._deleted: dict[tuple[str, str], tuple[float, _Blob]] = {}  # the last of each name, until a time
         self._lock = threading.RLock()
@@ -98,7 +125,7 @@ class MemoryService:
         with self._lock:
             if container in self._containers:
                 raise ConditionFailed("ContainerAlreadyExists: the container exists")
-            self._containers[container] = {}
+            self._containers[container] = _Container()
 
     def container_exists(self, container: str) -> bool:
         return container in self._containers
@@ -180,9 +207,9 @@ class MemoryService:
         first = max(prefix, start_from or "", marker or "")
         with self._lock:
             blobs = self._blobs(container)
-            names = sorted(name for name in blobs if name >= first and name.startswith(prefix))
-            found = [(name, self._blob(blobs, name)) for name in names]
-            shown = [(name, blob) for name, blob in found if blob is not None and (blob.etag or uncommitted)]
+            found = ((name, self._blob(blobs, name)) for name in blobs.names(first, prefix))
+            committed = ((name, blob) for name, blob in found if blob is not None and (blob.etag or uncommitted))
+            shown = list(itertools.islice(committed, PAGE_BLOBS + 1))
             items = tuple(
                 replace(self._properties(name, blob), tags=dict(blob.attributes.tags) if tags else {})
                 for name, blob in shown[:PAGE_BLOBS]
@@ -253,13 +280,13 @@ class MemoryService:
     def contents(self, container: str) -> dict[str, bytes]:
         """All committed blobs of a container, in name order. For tests: no request, so no faults."""
         with self._lock:
-            blobs = self._containers.get(container, {})
+            blobs = self._containers.get(container, _Container())
             return {name: blobs[name].content() for name in sorted(blobs) if blobs[name].etag}
 
     def staged(self, container: str) -> dict[str, tuple[str, ...]]:
         """The ids of staged blocks by blob. For tests: no request, so no faults."""
         with self._lock:
-            blobs = self._containers.get(container, {})
+            blobs = self._containers.get(container, _Container())
             alive = {name: self._blob(blobs, name) for name in sorted(blobs)}
             return {name: tuple(blob.staged) for name, blob in alive.items() if blob is not None and blob.staged}
 
@@ -269,7 +296,7 @@ class MemoryService:
     def _new_etag(self) -> str:
         return f'"0x8D{next(self._versions):013X}"'
 
-    def _blobs(self, container: str) -> dict[str, _Blob]:
+    def _blobs(self, container: str) -> _Container:
         try:
             return self._containers[container]
         except KeyError:
