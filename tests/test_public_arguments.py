@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PUBLIC = (
     "adjunct_store.spark",
     "azure_account",
+    "azureblob_source.audits",
     "azureblob_source.epochs",
     "azureblob_source.restores",
     "azureblob_source.reverts",
@@ -40,6 +41,10 @@ PUBLIC = (
 """Modules from which users import."""
 
 MADE_HERE = {
+    "Audit",
+    "Finding",
+    "Kind",
+    "Pending",
     "AccountSettings",
     "BlobAttributes",
     "BlobContainer",

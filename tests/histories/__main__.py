@@ -21,11 +21,13 @@ KINDS = {
     "restore": ("tests.azureblob_source.log.restore_histories:RestoreHistory", 10),
     "restore-revert": ("tests.azureblob_source.log.restore_histories:RestoredRevertHistory", 20),
     "checkpoint-restore": ("tests.azureblob_source.log.restore_histories:CheckpointedRestoreHistory", 20),
+    "audit": ("tests.azureblob_source.maintenance.audit.histories:AuditedHistory", 20),
+    "audit-revert": ("tests.azureblob_source.maintenance.audit.histories:AuditedRevertHistory", 40),
     "backup": ("tests.state_backup.histories.history:BackupHistory", 10),
     "store": ("tests.adjunct_store.histories.history:StoreHistory", 10),
 }
 """Of the commit protocol, a stream that is deleted and begun again, batches that are taken back, versions that are
-restored, a state's backup, an adjunct store.
+restored, audits, a state's backup, an adjunct store.
 
 With each the class of its histories, and which part of the histories asked for is run if no kind is named.
 """
