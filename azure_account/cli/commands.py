@@ -1,7 +1,7 @@
 """A group of commands, and the options that all of them have.
 
-Exit codes: 0 done; 1 error, one message on standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended
-by Ctrl-C.
+Exit codes: 0 done; 1 error, one message on standard error; 2 wrong usage; 3 not confirmed, nothing was done; 4 an audit
+has found something; 130 ended by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from azure_account.options.settings import AccountSettings
 
 _Done = TypeVar("_Done")
-ERROR, UNCONFIRMED, INTERRUPTED = 1, 3, 130
+ERROR, UNCONFIRMED, FINDINGS, INTERRUPTED = 1, 3, 4, 130
 
 Options = Annotated[
     list[str] | None,

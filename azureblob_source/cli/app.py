@@ -1,7 +1,7 @@
-"""The command line: `python -m azureblob_source ls | log | tail | repair | revert | restore | compact | vacuum | …`.
+"""The command line: `python -m azureblob_source ls | log | tail | audit | repair | revert | restore | vacuum | …`.
 
 Arguments, questions and progress; the work is done by `maintenance`. Exit codes: 0 done; 1 error, one message on
-standard error; 2 wrong usage; 3 not confirmed, nothing was done; 130 ended by Ctrl-C.
+standard error; 2 wrong usage; 3 not confirmed, nothing was done; 4 an audit has found something; 130 ended by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typer import Argument, Option
 
 from azure_account.cli.commands import (
     ERROR,
+    FINDINGS,
     CommonOptions,
     DryRunOptions,
     PlannedChange,
@@ -42,6 +43,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.log.restore import restore
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance import checkpoints
+from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import make_iceberg_table, refresh_table
 from azureblob_source.maintenance.inventory import inventory
@@ -183,6 +185,32 @@ def tail(
     if follow:
         for rows in of.following():
             _print_rows(shell, rows, count, as_json=common.as_json)
+
+
+@app.command(name="audit")
+@grouped
+def audit_command(
+    ctx: typer.Context,
+    where: Stream,
+    common: CommonOptions,
+    *,
+    history: Annotated[bool, Option("--history", help="Read and check all entries, use no checkpoint.")] = False,
+    older_than: Annotated[
+        str, Option(metavar="AGE", help="Age from which on a blob that no entry names counts: longer than any batch.")
+    ] = "24h",
+) -> None:
+    """Show whether each committed row is in exactly one visible blob, unaltered. Reads the log and names, no data.
+
+    It ends with exit code 4 if something is not so. What writers have still to finish is shown, and is not counted.
+    """
+    shell = shell_of(ctx)
+    of = _place(shell, where, common).log(shell)
+    age = age_of(older_than, "--older-than")
+    with steps(shell, "listing", None) as advance:
+        found = audit(of, age, history=history, progress=advance)
+    shell.answer(output.audit_json(found), *output.audit_lines(found), as_json=common.as_json)
+    if not found.sound:
+        raise typer.Exit(FINDINGS)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from azureblob_source.log.compaction import CompactionPlan, CompactionResult
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.maintenance.audit.findings import Audit, Finding, Pending
     from azureblob_source.maintenance.checkpoints import NewestCheckpoint, VerifiedCheckpoint
     from azureblob_source.maintenance.inventory import StreamSummary
     from azureblob_source.maintenance.repair import RepairPlan, RepairResult, UnpublishedEntry
@@ -50,6 +51,7 @@ _WIDEST_CELL = 40
 _MISSING_SHOWN = 3
 _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHOWN_VERSIONS = 3
+_FINDINGS_SHOWN = 100
 _LONG_FIELDS = ("blobs", "writers", "transactions", "removed", "control")
 
 
@@ -120,6 +122,15 @@ _UNFINISHED: list[TableColumn[UnpublishedEntry]] = [
     *attributes("stream", "missing", "lost", "stillThere"),
     in_json("version", lambda each: each.entry.version),
     in_json("blobs", lambda each: len(each.entry.blobs)),
+]
+_FINDINGS: list[TableColumn[Finding]] = attributes("kind", "name", "version", "what", "advice")
+_PENDING: list[TableColumn[Pending]] = attributes("version", "what", "age")
+_AUDIT: list[TableColumn[Audit]] = [
+    *attributes("stream", "sound", "first", "version", "published", "blobs", "rows", "bytes", "counts"),
+    in_json("findings", lambda audit: documents(_FINDINGS, audit.findings)),
+    in_json("pending", lambda audit: documents(_PENDING, audit.pending)),
+    in_json("notLookedAt", lambda audit: dict(audit.more)),
+    *attributes("renewed", "young", "listed", "read", "checkpoint"),
 ]
 _VERIFIED: list[TableColumn[VerifiedCheckpoint]] = attributes("version", "blobs", "whole", "faults")
 _REVERTED: list[TableColumn[Sequence[LogEntry]]] = [
@@ -316,6 +327,54 @@ def verified_lines(stream: str, verified: Sequence[VerifiedCheckpoint]) -> list[
 def verified_json(stream: str, verified: Sequence[VerifiedCheckpoint]) -> dict[str, object]:
     """The document of `checkpoint --verify`, newest first."""
     return {"stream": stream, "checkpoints": documents(_VERIFIED, verified)}
+
+
+def audit_lines(audit: Audit) -> list[str]:
+    """What `audit` has found: a line for each finding, what to do about them, what is pending, what was looked at."""
+    found = audit.findings[:_FINDINGS_SHOWN]
+    lines = [f"{each.kind}: {each.name}{_of_version(each.version)}: {each.what}." for each in found]
+    hidden = len(audit.findings) - len(found)
+    lines += [f"… and {plural(hidden, 'more finding')} (--json has all)."] if hidden else []
+    lines += [f"… and {count:,} more {kind}, not looked at again." for kind, count in audit.more.items()]
+    advice = dict.fromkeys((each.kind, each.advice) for each in audit.findings)
+    lines += [f"What to do if {kind}: {what}" for kind, what in advice]
+    lines += [f"Pending{_of_version(each.version)}: {each.what}{_since(each.age)}." for each in audit.pending]
+    if audit.young:
+        lines.append(f"Pending: {plural(audit.young, 'blob')} that no entry names yet, of batches that may still run.")
+    if audit.renewed:
+        lines.append(f"Only metadata were changed: {plural(audit.renewed, 'blob')}, with the blocks of their entries.")
+    return [*lines, _audited_line(audit), _verdict(audit)]
+
+
+def _of_version(version: int | None) -> str:
+    return "" if version is None else f" (version {version})"
+
+
+def _since(age: float | None) -> str:
+    return "" if age is None else f", for {timedelta(seconds=int(age))} now"
+
+
+def _audited_line(audit: Audit) -> str:
+    """What was looked at."""
+    by = "by entries alone" if audit.checkpoint is None else f"by the checkpoint at version {audit.checkpoint}"
+    live = "what is live is not known"
+    if audit.blobs is not None and audit.rows is not None and audit.bytes is not None:
+        live = f"{plural(audit.blobs, 'live blob')} {by}, {plural(audit.rows, 'row')}, {size_text(audit.bytes)}"
+    looked = f"{plural(audit.listed, 'name')} and {plural(audit.read, 'entry')}"
+    span = f"versions {audit.first} to {audit.version}, published up to {audit.published}"
+    return f"Looked at: {looked}, no data. {span[0].upper()}{span[1:]}; {live}."
+
+
+def _verdict(audit: Audit) -> str:
+    if audit.sound:
+        return f"{audit.stream} is sound: each live blob is visible, unaltered, and no other data."
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in audit.counts.items())
+    return f"{audit.stream} is not sound: {counts}."
+
+
+def audit_json(audit: Audit) -> dict[str, object]:
+    """The document of `audit`."""
+    return document(_AUDIT, audit)
 
 
 def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:

@@ -12,11 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from azure_account import connect
-from azure_account.cli.commands import INTERRUPTED, UNCONFIRMED
+from azure_account.cli.commands import FINDINGS, INTERRUPTED, UNCONFIRMED
 from azure_account.cli.shell import CommandContext
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Fault, FaultInjector, ProcessDied
 from azure_account.memory.service import MemoryService
+from azure_account.values import BlobAttributes
 from azureblob_source.cli.app import app
 from azureblob_source.cli.output import rows_table
 from azureblob_source.log.commit_log import CommitLog
@@ -593,3 +594,100 @@ def test_iceberg_says_what_is_wrong(account: MemoryAccount) -> None:
     assert (1, "--paths is 's3'; choose among abfss, abfs, wasbs, wasb.") == (code, error.removeprefix("Error: "))
     code, error = error_of(run(account, "iceberg", "demo/nothing"))
     assert code == 1 and "there is no commit log" in " ".join(error.split())
+
+
+# --- audit ------------------------------------------------------------------------------------------------------------
+
+
+def blob_names(account: MemoryAccount) -> list[str]:
+    """The data blobs of the stream, by version."""
+    log = json.loads(run(account, "log", "demo/flights", "--json").stdout)["entries"]
+    entries = [json.loads(run(account, "log", "demo/flights", "--version", str(each["version"]), "--json").stdout)
+               for each in log]  # fmt: skip
+    return [blob["name"] for entry in entries for blob in entry["blobs"]]
+
+
+def test_audit_of_a_sound_stream(account: MemoryAccount) -> None:
+    result = run(account, "audit", "demo/flights")
+    live = "Versions 0 to 2, published up to 2; 3 live blobs by entries alone, 30 rows, 873 B"
+    assert [
+        f"Looked at: 7 names and 3 entries, no data. {live}.",
+        "flights is sound: each live blob is visible, unaltered, and no other data.",
+    ] == result.stdout.splitlines()
+    assert 0 == result.exit_code
+    document = run.document(account, "audit", "demo/flights")
+    assert (True, 0, 2, 2, 3, 30, {}, []) == tuple(
+        document[key] for key in ("sound", "first", "version", "published", "blobs", "rows", "counts", "findings")
+    )
+
+
+def test_an_audit_that_cannot_look_ends_as_an_error_and_one_that_finds_something_does_not(
+    account: MemoryAccount,
+) -> None:
+    code, message = error_of(run(account, "audit", "demo/nothing"))
+    assert 1 == code
+    assert "read the commit log of" in message
+    account.container("demo").put("flights/x.avro", b"x")
+    assert FINDINGS == run(account, "audit", "demo/flights").exit_code
+    assert FINDINGS == run(account, "audit", "demo/flights", "--history", "--json").exit_code
+
+
+def test_the_advice_of_an_audit_followed_makes_the_stream_sound(account: MemoryAccount) -> None:
+    container, names = account.container("demo"), blob_names(account)
+    content = container.get(names[1])
+    container.delete(names[0])
+    container.put(names[1], content.data + b"x", BlobAttributes(content.properties.metadata))
+    container.put("flights/copy.avro", content.data, BlobAttributes(content.properties.metadata))
+    container.put("flights/part-0.avro", b"x")
+    result = run(account, "audit", "demo/flights")
+    assert FINDINGS == result.exit_code
+    unknown = "it has no attempt in its metadata, so another program has written it, and no entry names it"
+    assert [
+        f"missing: {names[0]} (version 0): it is not visible: 10 rows are gone.",
+        f"altered: {names[1]} (version 1): it has 292 bytes, its entry 291.",
+        f"doubled: flights/copy.avro (version 1): it is a copy of {names[1]}.",
+        f"foreign: flights/part-0.avro: {unknown}.",
+    ] == result.stdout.splitlines()[:4]
+    assert "flights is not sound: 1 missing, 1 altered, 1 doubled, 1 foreign." == result.stdout.splitlines()[-1]
+    for name in (names[1], "flights/copy.avro", "flights/part-0.avro"):  # "or delete this one", "Delete it", "Move it"
+        container.delete(name)
+    advice = "`python -m azureblob_source repair demo/flights --leave-out-missing`"
+    assert advice in result.stdout
+    assert 0 == run(account, *advice.strip("`").split()[3:], "--yes").exit_code
+    after = run(account, "audit", "demo/flights")
+    assert (0, "1 live blob") == (after.exit_code, after.stdout[after.stdout.index("1 live") :][:11])
+
+
+def test_a_blob_that_is_back_is_deleted_as_an_audit_says(account: MemoryAccount) -> None:
+    container, [first, *_] = account.container("demo"), blob_names(account)
+    content = container.get(first)
+    staged = stage_rows(
+        container, plan_of(ROWS, "demo/flights"), [pa.record_batch([["JFK"], [1]], schema=ROWS)], seed=9
+    )
+    committer(container, plan_of(ROWS, "demo/flights"), 9).commit([staged], Transaction(QUERY, 9), overwrite=True)
+    write(account, 10, range(5))
+    assert 0 == run(account, "audit", "demo/flights").exit_code
+    container.put(first, content.data, BlobAttributes(content.properties.metadata))
+    result = run(account, "audit", "demo/flights")
+    assert f"revoked: {first} (version 0): version 3 has revoked or removed it, and it is visible." in result.stdout
+    assert "What to do if revoked: Delete it: `python -m azureblob_source repair demo/flights`." in result.stdout
+    assert 0 == run(account, "repair", "demo/flights", "--yes").exit_code
+    assert 0 == run(account, "audit", "demo/flights").exit_code
+
+
+def test_audit_says_what_is_pending(account: MemoryAccount) -> None:
+    committed = "flights/_log/00000000000000000003.json"
+    faults = FaultInjector(
+        lambda attempt: Crash(after_effect=True) if (attempt.operation, attempt.name) == ("put", committed) else None
+    )
+    with pytest.raises(ProcessDied):
+        write(account.restarted(faults), 3, range(5))
+    account.clock.sleep(90)
+    result = run(account, "audit", "demo/flights")
+    assert "Pending (version 3): 1 of its 1 blobs not visible yet, for 0:01:30 now." == result.stdout.splitlines()[0]
+    assert 0 == result.exit_code
+    account.clock.sleep(8 * DAY)
+    result = run(account, "audit", "demo/flights", "--older-than", "9d")
+    assert "not staged either, for 8 days, 0:01:30 now." in result.stdout.splitlines()[0]
+    assert 0 == result.exit_code
+    assert FINDINGS == run(account, "audit", "demo/flights").exit_code
