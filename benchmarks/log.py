@@ -21,6 +21,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, to_json
 from azureblob_source.log.naming import log_name
 from azureblob_source.write.options import sink_options
+from benchmarks.audit import auditing
 from benchmarks.planning import planning
 from benchmarks.planning_peers import planning_beside_peers
 from benchmarks.report import Report
@@ -45,13 +46,14 @@ _WHOLE, _VACUUMED = "whole", "vacuumed"
 
 
 def run(rounds: int, copies: int) -> list[Report]:  # noqa: ARG001 - a log has no rows
-    """Five tables: requests and time to find the head, planning beside peers, planning, planning of a year."""
+    """Six tables: requests and time to find the head, planning beside peers, planning, planning of a year, an audit."""
     note = f"known: from a version {BEHIND} entries ago. vacuumed: cold, as many entries as were taken away before."
     return [
         Report("Requests to find the head of a log", [_counted(length) for length in COUNTED], note),
         Report("Milliseconds to find the head of a log, on the emulator", _timed(rounds), f"medians of {rounds}"),
         planning_beside_peers(rounds),
         *planning(),
+        auditing(),
     ]
 
 

@@ -83,16 +83,16 @@ def planning() -> list[Report]:
     """Two tables: whole streams, and the last hour of a year."""
     lines = []
     for length in (1, 1_000, 100_000):
-        account = _account()
+        account = new_account()
         _put_versions(account, length)
         lines.append(_planned(account, f"{length:,} versions, no checkpoint"))
         if length >= INTERVAL:
             _put_checkpoint(account, length)
             lines.append(_planned(account, f"{length:,} versions"))
-    account = _account()
-    _put_many_blobs(account, versions=31_250, each=32)
+    account = new_account()
+    put_many_blobs(account, versions=31_250, each=32)
     lines.append(_planned(account, "31,250 versions, 1,000,000 blobs"))
-    account = _account()
+    account = new_account()
     _put_versions(account, _YEAR)
     _put_checkpoint(account, _YEAR)
     hour = _planned(account, "the last hour", startTime=_timestamp(_YEAR - 60))
@@ -103,7 +103,8 @@ def planning() -> list[Report]:
     ]
 
 
-def _account() -> MemoryAccount:
+def new_account() -> MemoryAccount:
+    """An account with the container and the writer schema of the stream."""
     account = MemoryAccount()
     container = account.container(CONTAINER)
     container.create()
@@ -115,7 +116,7 @@ def _timestamp(version: int) -> str:
     return (_BEGINNING + timedelta(minutes=version)).isoformat(timespec="milliseconds")
 
 
-def _entry(version: int, blobs: int) -> LogEntry:
+def minute_entry(version: int, blobs: int) -> LogEntry:
     """One minute's batch, whose blobs are visible."""
     moment = _BEGINNING + timedelta(minutes=version)
     minute = round(moment.timestamp()) * 1_000_000
@@ -137,8 +138,8 @@ def _entry(version: int, blobs: int) -> LogEntry:
 def _put_versions(account: MemoryAccount, length: int) -> None:
     container = account.container(CONTAINER)
     for version in track(range(length), f"{length:,} entries", console=Console(stderr=True), transient=True):
-        container.put(log_name(STREAM, version), to_json(_entry(version, 1)))
-    _publish(container, _entry(length - 1, 1))
+        container.put(log_name(STREAM, version), to_json(minute_entry(version, 1)))
+    _publish(container, minute_entry(length - 1, 1))
 
 
 def _publish(container: BlobContainer, entry: LogEntry) -> None:
@@ -153,7 +154,7 @@ def _put_checkpoint(account: MemoryAccount, length: int) -> None:
     make_checkpoint(log, log.read(length // INTERVAL * INTERVAL - 1), rebuild=True)
 
 
-def _put_many_blobs(account: MemoryAccount, versions: int, each: int) -> None:
+def put_many_blobs(account: MemoryAccount, versions: int, each: int) -> None:
     """A log of which the first entry and those after the last checkpoint are there."""
     container = account.container(CONTAINER)
     store = CommitLog(container, STREAM).checkpoints
@@ -162,15 +163,15 @@ def _put_many_blobs(account: MemoryAccount, versions: int, each: int) -> None:
     manifests = []
     step = MANIFEST_BLOBS // each
     for first in track(range(0, end, step), "manifests", console=Console(stderr=True), transient=True):
-        entries = [_entry(version, each) for version in range(first, min(first + step, end))]
+        entries = [minute_entry(version, each) for version in range(first, min(first + step, end))]
         table = live_table(((entry, blob) for entry in entries for blob in entry.blobs), columns)
         manifests.append(store.write(table, end - 1))
-    last = _entry(end - 1, each)
+    last = minute_entry(end - 1, each)
     state = LogCheckpoint(last.version, last.log_id, last.write_id, last.timestamp, 0, manifests=tuple(manifests))
     store.put(state)
     for version in (0, *range(end - 1, versions)):
-        container.put(log_name(STREAM, version), to_json(_entry(version, each)))
-    _publish(container, _entry(versions - 1, each))
+        container.put(log_name(STREAM, version), to_json(minute_entry(version, each)))
+    _publish(container, minute_entry(versions - 1, each))
 
 
 def _planned(account: MemoryAccount, name: str, **options: str) -> dict[str, str | float]:
