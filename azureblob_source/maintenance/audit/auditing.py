@@ -207,7 +207,7 @@ class _Auditing:
             rows=pc.sum(table["rows"]).as_py() or 0,
             bytes=pc.sum(table["size"]).as_py() or 0,
             findings=(*self.findings, *lost, *judged.findings),
-            pending=(*vacuuming(view), *pending),
+            pending=(*vacuuming(view, judged.outdated), *pending),
             more=dict(+self.more),
             renewed=self.renewed,
             young=judged.young,

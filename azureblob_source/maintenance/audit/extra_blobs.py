@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.log.checkpoint.manifest import REBUILD
 from azureblob_source.log.entry import DISCARDED, LogEntry, attempt_of
-from azureblob_source.log.naming import checkpoint_name, is_data
+from azureblob_source.log.naming import boundary_name, checkpoint_name, is_data
 from azureblob_source.log.times import UNIX_EPOCH, microseconds, name_time
 from azureblob_source.maintenance.audit.entry_facts import EntryFacts, Origin
 from azureblob_source.maintenance.audit.findings import Finding, Kind, advice
@@ -51,11 +51,13 @@ class Extra:
 class Judgement:
     """What was found of extra blobs.
 
-    awaited: by version of an entry, how many blobs it has still to delete. young: blobs that no entry names yet.
+    awaited: by version of an entry, how many blobs it has still to delete. outdated: blobs that a vacuum has.
+    young: blobs that no entry names yet.
     """
 
     findings: list[Finding] = field(default_factory=list)
     awaited: Counter[int] = field(default_factory=Counter)
+    outdated: int = 0
     young: int = 0
 
 
@@ -161,6 +163,8 @@ class _Judging:
             self._judge_unnamed(extra, age)
         elif origin.undone_by is not None:
             self._judge_undone(extra, origin, origin.undone_by)
+        elif origin.rows_of < self.view.boundary.first:
+            self._judge_outdated(extra, origin)
         elif own:
             self._judge_checkpoint(extra, origin)
         else:
@@ -194,6 +198,14 @@ class _Judging:
             self._find(
                 Kind.REVOKED, extra, origin.version, what, "" if origin.attempt == extra.attempt else "Delete it."
             )
+
+    def _judge_outdated(self, extra: Extra, origin: Origin) -> None:
+        """Its rows were moved to it, and a vacuum has removed them since: it deletes the blob last."""
+        if not self.context.is_old(self.context.age_of(boundary_name(self.context.log.stream))):
+            self.judged.outdated += 1
+            return
+        what = "a vacuum has removed all its rows, which were moved to it, and it is visible"
+        self._find(Kind.REVOKED, extra, origin.version, what, "The next vacuum deletes it.")
 
     def _judge_checkpoint(self, extra: Extra, origin: Origin) -> None:
         """It is live by the entries: it has been committed since, or the checkpoint lacks it, or entries are lost."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from azure_account.values import BlobProperties
 
-AUDITED = ("name", "attempt", "blocks", "rows", "size", "version", "committed")
+AUDITED = ("name", "attempt", "blocks", "rows", "size", "version", "moved_in", "committed")
 """The columns of a live table that an audit needs."""
 EXTRA = pa.schema([("name", pa.string()), ("attempt", pa.string())])
 """Blobs of a listing that are not live under their names; the attempt that their metadata names, or null."""
@@ -53,9 +53,11 @@ class LiveIndex:
         self._names = self.table["name"].combine_chunks() if len(live) else pa.array([], pa.large_string())
         if isinstance(self._names, pa.ChunkedArray):
             self._names = self._names.chunk(0)
-        self.sizes, self.versions, self.committed = (
+        self.sizes, self.rows_of, self.committed = (
             self.table[column].to_numpy() for column in ("size", "version", "committed")
         )
+        self.versions = pc.coalesce(self.table["moved_in"], self.table["version"]).to_numpy()
+        """Of the entries that name the blobs; `rows_of` and `committed` are of those that added the newest rows."""
 
     def __len__(self) -> int:
         """How many blobs are live."""

@@ -29,7 +29,7 @@ class AuditContext:
 
     log: CommitLog
     older_than: float
-    _ages: dict[int, float | None] = field(default_factory=dict)
+    _ages: dict[str, float | None] = field(default_factory=dict)
 
     @property
     def place(self) -> str:
@@ -45,13 +45,14 @@ class AuditContext:
         return concurrent_map(act, items, AT_ONCE, after_error="abandon")
 
     def age_of_entry(self, version: int) -> float | None:
-        """Seconds since an entry was put, by the service's clock; it is asked once."""
-        if version not in self._ages:
-            self._ages[version] = self._age(version)
-        return self._ages[version]
+        """Seconds since an entry was put, by the service's clock."""
+        return self.age_of(log_name(self.log.stream, version))
 
-    def _age(self, version: int) -> float | None:
-        return self.log.container.age(log_name(self.log.stream, version))
+    def age_of(self, name: str) -> float | None:
+        """Seconds since a blob was written; it is asked once."""
+        if name not in self._ages:
+            self._ages[name] = self.log.container.age(name)
+        return self._ages[name]
 
     def is_old(self, age: float | None) -> bool:
         """Whether something of this age counts as a finding."""

@@ -39,8 +39,8 @@ def written_again(sweep: Sweep, published_at: Sequence[tuple[int, float]], until
     points.sort()
     known = np.array([version for version, _ in points], np.int64)
     latest = np.minimum.accumulate(np.array([at for _, at in points])[::-1])[::-1]
-    of = sweep.index.versions
+    of, rows_of = sweep.index.versions, sweep.index.rows_of
     bound = np.append(latest, np.inf)[np.searchsorted(known, of)]
-    place = np.minimum(np.searchsorted(versions, of), len(versions) - 1)
-    near = (versions[place] == of) & (np.abs(put_at[place] - sweep.index.committed / 1000) <= NEAR)
+    place = np.minimum(np.searchsorted(versions, rows_of), len(versions) - 1)
+    near = (versions[place] == rows_of) & (np.abs(put_at[place] - sweep.index.committed / 1000) <= NEAR)
     return np.flatnonzero(sweep.seen & near & (of <= until) & (sweep.modified > bound + SLACK))

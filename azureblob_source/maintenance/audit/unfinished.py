@@ -81,8 +81,10 @@ def still_to_delete(context: AuditContext, awaited: Mapping[int, int]) -> list[P
     ]
 
 
-def vacuuming(view: LogView) -> list[Pending]:
-    """A vacuum that is at work, or was interrupted."""
+def vacuuming(view: LogView, outdated: int) -> list[Pending]:
+    """A vacuum that is at work, or was interrupted. outdated: blobs of later versions that it has still to delete."""
     count = len(view.boundary.removing)
-    what = f"a vacuum is deleting {count:,} versions, or was interrupted: the next one goes on"
-    return [Pending(None, what, None)] if count else []
+    if not count and not outdated:
+        return []
+    what = f"a vacuum is deleting {count:,} versions and {outdated:,} blobs of later ones, or was interrupted"
+    return [Pending(None, what, None)]

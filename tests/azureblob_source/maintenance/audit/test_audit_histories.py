@@ -50,8 +50,8 @@ MUTANTS: dict[str, Mutant] = {
         f"{_AUDIT}.publication:written_again", " & (sweep.modified > bound + SLACK)", ""
     ),
     "entries that were revoked count": edited(
-        f"{_AUDIT}.entry_facts:EntryFacts._in_effect", 'pc.invert(pc.is_in(table["version"], value_set=revoked))',
-        'pc.is_valid(table["version"])',
+        f"{_AUDIT}.entry_facts:EntryFacts._in_effect", 'pc.invert(pc.is_in(table["entry"], value_set=revoked))',
+        'pc.is_valid(table["entry"])',
     ),
     "blobs of a stream below count": edited(f"{_AUDIT}.live_index:Sweep.extra", "self._nested", "()"),
     "missing versions are not looked for": edited(
