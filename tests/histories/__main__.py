@@ -22,6 +22,7 @@ KINDS = {
     "restore-revert": ("tests.azureblob_source.log.restore_histories:RestoredRevertHistory", 20),
     "checkpoint-restore": ("tests.azureblob_source.log.restore_histories:CheckpointedRestoreHistory", 20),
     "audit": ("tests.azureblob_source.maintenance.audit.histories:AuditedHistory", 20),
+    "audit-restore": ("tests.azureblob_source.maintenance.audit.histories:AuditedRestoreHistory", 40),
     "audit-revert": ("tests.azureblob_source.maintenance.audit.histories:AuditedRevertHistory", 40),
     "backup": ("tests.state_backup.histories.history:BackupHistory", 10),
     "store": ("tests.adjunct_store.histories.history:StoreHistory", 10),

@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from azure_account.values import BlobAttributes
 from azureblob_source.log import entry as log_entry
+from azureblob_source.log.boundary import read_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, LogEntry, attempt_of
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name
+from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.audit.findings import Kind
 from foundation.errors import NotFoundError, TransientError
 from tests.azureblob_source.log.checkpoint_histories import CheckpointedHistory, CheckpointedRevertHistory
+from tests.azureblob_source.log.restore_histories import CheckpointedRestoreHistory
 from tests.histories.history import Event, History, draw_events
 from tests.histories.world import BOX, Truth
 
@@ -119,7 +122,8 @@ class _Audited(History):
         live = live_blobs(log[each] for each in sorted(log) if each >= truth.first[stream])
         match found.kind:
             case Kind.MISSING:
-                return name in live and name not in truth.visible and name not in self.world.service.staged(BOX)
+                lost = name in live and name not in truth.visible and name not in self.world.service.staged(BOX)
+                return lost or self._by_hand(name)
             case Kind.REVOKED | Kind.UNNAMED:
                 if found.kind is Kind.REVOKED and name not in live:
                     self.seen["found while it is still to be deleted"] += 1
@@ -318,11 +322,13 @@ def _unnamed(of: _Spoiled) -> Found | None:
 
 def _back(of: _Spoiled) -> Found | None:
     """A blob is back whose entry was revoked or overwritten, or which a vacuum has removed."""
+    removing = (find_entry(of.container, of.stream, each) for each in read_boundary(of.container, of.stream).removing)
+    pending = {blob.name for entry in removing if entry is not None for blob in entry.blobs}
     named = {
         blob.name: blob
         for entry in of.world.truth.log[of.stream].values()
         for blob in entry.blobs
-        if blob.name not in of.live and of.container.properties(blob.name) is None
+        if blob.name not in of.live and blob.name not in pending and of.container.properties(blob.name) is None
     }
     if not named:
         return None
@@ -385,3 +391,7 @@ class AuditedHistory(_Audited, CheckpointedHistory):
 
 class AuditedRevertHistory(_Audited, CheckpointedRevertHistory):
     """Of batches that are taken back."""
+
+
+class AuditedRestoreHistory(_Audited, CheckpointedRestoreHistory):
+    """Of versions that are restored."""

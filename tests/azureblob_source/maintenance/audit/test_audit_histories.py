@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.azureblob_source.maintenance.audit.histories import DAMAGES, AuditedHistory, AuditedRevertHistory
+from tests.azureblob_source.maintenance.audit.histories import (
+    DAMAGES,
+    AuditedHistory,
+    AuditedRestoreHistory,
+    AuditedRevertHistory,
+)
 from tests.histories.history import check, check_caught, check_repeatable
 from tests.histories.mutants import Mutant, both, edited
 
@@ -71,6 +76,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 def test_an_audit_finds_what_was_damaged_and_nothing_else_in_every_history() -> None:
     check(AuditedHistory, range(FEW))
     check(AuditedRevertHistory, range(FEW))
+    check(AuditedRestoreHistory, range(FEW))
 
 
 @pytest.mark.long
