@@ -548,6 +548,10 @@ def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str) -> 
         assert (0, None) == (result.exit_code, result.exception)
         return json.loads(result.stdout)
 
+    def documents_of(*arguments: str) -> list[Any]:
+        result = CliRunner().invoke(app, [*arguments, "--json"], obj=shell)
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
     in_future = ScriptedClock()
     in_future.advance(time.time() + 10 - in_future.now())
     shell = replace(shell, clock=in_future)
@@ -559,6 +563,13 @@ def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str) -> 
     [stream] = document("ls", container_name)["streams"]
     assert (2, 2, 1, 1) == (stream["firstVersion"], stream["version"], stream["blobs"], stream["rows"])
     assert {"origin": "EWR", "n": 2} == document("tail", where, "-n", "9")
+    for batch in (3, 4, 5):
+        staged = stage_rows(container, plan, [pa.record_batch([["EWR"], [batch]], schema=ROWS)], seed=10 + batch)
+        committer(container, plan, batch).commit([staged], Transaction(QUERY, batch))
+    assert 1 == document("compact", where, "--yes")["done"]["made"]
+    restored = document("restore", where, "--to-version", "3", "--yes")
+    assert (2, 2) == (restored["rowsKept"], restored["rowsRemoved"])
+    assert [2, 3] == sorted(row["n"] for row in documents_of("tail", where, "-n", "9"))
     assert [] == [blob.name for blob in container.list(uncommitted=True) if not blob.committed or not blob.size]
 
 

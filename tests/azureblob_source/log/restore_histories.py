@@ -101,14 +101,14 @@ def go_back(process: Any, history: WithRestores, stream: str, version: int, *, p
     """`azureblob restore`, which has shown its plan (`planned`), or `restore_stream`."""
     world, log = process.world, CommitLog(process.container, stream)
     draft = history.draft(stream)
-    process.restoring = draft.write_id
+    process.restoring, before = draft.write_id, max(world.truth.log[stream])
     try:
         head = plan_restore(log, version).restoration.head.version if planned else None
         done = restore(log, version, draft, Publisher(process.container), head)
     except AzureBlobError as error:
         world.trace(f"    {process!r} is refused: {error}")
         world.seen[f"restore fails: {type(error).__name__}"] += 1
-        _check_refusal(world, stream, version, error)
+        _check_refusal(world, stream, (version, before), error)
         return
     if done is None:
         world.seen["restore of nothing"] += 1
@@ -117,8 +117,8 @@ def go_back(process: Any, history: WithRestores, stream: str, version: int, *, p
     world.seen["restore"] += 1
 
 
-def _check_refusal(world: Any, stream: str, version: int, error: AzureBlobError) -> None:
-    """A restore is refused for a reason."""
+def _check_refusal(world: Any, stream: str, versions: tuple[int, int], error: AzureBlobError) -> None:
+    """A restore of a version is refused for a reason, which may be past: it has begun at a head."""
     truth, text = world.truth, str(error)
     if isinstance(error, CorruptError):
         truth.fail(f"a restore takes for damaged what is not: {error}")
@@ -126,7 +126,9 @@ def _check_refusal(world: Any, stream: str, version: int, error: AzureBlobError)
         world.seen["restore meets a writer that goes on"] += 1
     if isinstance(error, ConfigurationError) and "has deleted rows" in text:
         world.seen["restore of what was deleted is refused"] += 1
-        if not _live(truth, stream, version) - _live(truth, stream, max(truth.log[stream])):
+        version, begun = versions
+        heads = range(begun, max(truth.log[stream]) + 1)
+        if all(_live(truth, stream, version) <= _live(truth, stream, head) for head in heads):
             truth.fail(f"version {version} of {stream} cannot be restored, and all of it is live: {error}")
 
 
