@@ -41,7 +41,9 @@ _DATA_NAME = re.compile(r".+/\d{4}/\d\d/\d\d/\d\d/\d\d-\d\d(?:-([^/]+))?\.avro(?
 # What a path, a URL, Hive-style partition discovery or Azure would read as something other than plain text.
 _ESCAPED = frozenset('/\\%?#*:"<>|=`{}[]^')
 _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-_EMPTY_LEVEL = "%00"
+_LEVELS = {"": "%00", "\0": "%C0%80"}
+"""Of values that would have no level, or that of another one."""
+_VALUES = {level: value for value, level in _LEVELS.items()}
 NOT_DATA = re.compile(r"/(?:[_./]|$)|\\")
 """What no name of data has: a level that readers of data skip, an empty level, a backslash, which Azure reads as /."""
 
@@ -82,10 +84,10 @@ def partition_level(value: str) -> str:
 
     Percent-encoded: what would split or hide the level (`/`, `\`, a leading `_` or `.`), what Azure strips (trailing
     dots and spaces), what partition discovery reads (`=`), control and unassigned characters, and `%` itself. The
-    empty string becomes `%00`.
+    empty string becomes `%00`, and so that no two values have one level, a null character alone `%C0%80`.
     """
-    if not value:
-        return _EMPTY_LEVEL
+    if value in _LEVELS:
+        return _LEVELS[value]
     last = len(value.rstrip(". ")) - 1
     return "".join(
         _percent(character) if _must_escape(character, place, last) else character
@@ -96,7 +98,7 @@ def partition_level(value: str) -> str:
 def partition_value(level: str) -> str:
     """The inverse of `partition_level`; of levels that other programs have named, without percent-encoding if any."""
     try:
-        return "" if level == _EMPTY_LEVEL else unquote(level, errors="surrogatepass")
+        return _VALUES[level] if level in _VALUES else unquote(level, errors="surrogatepass")
     except UnicodeDecodeError:
         return level
 
