@@ -70,6 +70,7 @@ class BlobEntry:
     `uncompressed` and `size` count bytes before and after compression; event times are microseconds since 1970 UTC.
     `bounds` has some columns; of another one nothing is known.
     moved: if its rows were moved: the earlier blobs that had them, in the order of the rows.
+    partition_column: the column that has one value in all rows, which `partition` names; None if it is not known.
     """
 
     name: str
@@ -86,6 +87,7 @@ class BlobEntry:
     max_event_time: int | None = None
     bounds: Bounds = field(default_factory=dict, hash=False)
     moved: tuple[MovedRows, ...] = field(default=(), hash=False)
+    partition_column: str | None = None
 
     @property
     def versions(self) -> tuple[int, int]:
@@ -511,6 +513,7 @@ _BLOB_FIELDS = {
     "name": "name",
     "stream": "stream",
     "partition": "partition",
+    "partitionColumn": "partition_column",
     "attempt": "attempt",
     "blocks": "blocks",
     "rows": "rows",

@@ -71,7 +71,9 @@ def moved_together(log: CommitLog, blobs: Sequence[tuple[str, int]], write_id: s
     files = concurrent_map(log.container.get, [name for name, _ in blobs], _READERS, after_error="abandon")
     moved = [rows for entry, blob in sources for rows in moved_rows(entry, blob)]
     entry, newest = max(sources, key=lambda source: source[0].version)
-    together = replace(newest, bounds=_bounds([blob.bounds for _, blob in sources]))
+    columns = {blob.partition_column for _, blob in sources}
+    column = newest.partition_column if len(columns) == 1 else None
+    together = replace(newest, bounds=_bounds([blob.bounds for _, blob in sources]), partition_column=column)
     read = [(blob.name, file.data, blob.rows) for (_, blob), file in zip(sources, files, strict=True)]
     properties = [(blob, file.properties) for (_, blob), file in zip(sources, files, strict=True)]
     etags = {blob.name: each.etag for blob, each in properties if attempt_of(each.metadata) == blob.attempt}
@@ -79,7 +81,10 @@ def moved_together(log: CommitLog, blobs: Sequence[tuple[str, int]], write_id: s
 
 
 def left_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool], write_id: str) -> BlobEntry:
-    """Stage the rows of a blob with moved rows that are kept, some at least, as another blob; returns it."""
+    """Stage the rows of a blob with moved rows that are kept, some at least, as another blob; returns it.
+
+    It has no bounds: engines take those in an Iceberg table for the least and the greatest value of its rows.
+    """
     data = log.container.get(blob.name).data
     found = read_header(data, blob=blob.name)
     compressed, bodies = codec(found.codec), blocks(data, found, blob=blob.name)
@@ -95,7 +100,7 @@ def left_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool],
             file = (header(found.schema_json, found.codec, found.sync), *block(rows.rows, body, found.sync))
             files.append((rows.name, b"".join(file), rows.rows))
             moved.append(rows)
-    return _staged(log, blob, files, moved, write_id)
+    return _staged(log, replace(blob, bounds={}), files, moved, write_id)
 
 
 def moved_rows(entry: LogEntry, blob: BlobEntry) -> Sequence[MovedRows]:

@@ -61,6 +61,13 @@ class WritePlan:
         return BlobFormat(self.avro.json, self.avro.fingerprint, codec, self.options.gzipped)
 
     @property
+    def partition_column(self) -> str | None:
+        """The column that rows are routed to partitions by, if they are stored with it."""
+        router = self.options.router
+        stored = self.options.value_column is None and not router.drop_columns
+        return router.partition_column if stored else None
+
+    @property
     def column_bounds(self) -> ColumnBounds:
         """What finds the bounds of columns. `ConfigurationError` if one that option `boundsColumns` names has none."""
         stored = self.options.router.written_schema(self.arrow)

@@ -86,7 +86,7 @@ def stage(
                     finished.append(output)
                     if calls.publish is not None:
                         uploader.drain()
-                        calls.publish(_entry(output, uploader))
+                        calls.publish(_entry(output, uploader, plan))
 
         received = map(well_formed, counts.of_spark(batches))
         larger = coalesce(received if envelopes is None else map(plain_envelopes, received))
@@ -102,7 +102,7 @@ def stage(
             del rows
         take(open_blobs.close())
         uploader.drain()
-    blobs = tuple(_entry(blob, uploader) for blob in finished)
+    blobs = tuple(_entry(blob, uploader, plan) for blob in finished)
     counts.staged = sum(blob.rows for blob in blobs)
     counts.added = 0 if envelopes is None else envelopes.added
     metrics = {
@@ -114,11 +114,11 @@ def stage(
     return StagedTask(counts.check(), blobs, metrics, writer, () if envelopes is None else envelopes.messages)
 
 
-def _entry(blob: BlobEntry, uploader: BlockUploader) -> BlobEntry:
-    """The blob with its stored size, if its blocks had its rows when they were staged."""
+def _entry(blob: BlobEntry, uploader: BlockUploader, plan: WritePlan) -> BlobEntry:
+    """The blob with its stored size and partition column, if its blocks had its rows when they were staged."""
     staged = uploader.staged.get(blob.name, Staged())
     check_blob(blob.name, blob.rows, staged.rows)
-    return replace(blob, size=staged.size)
+    return replace(blob, size=staged.size, partition_column=plan.partition_column)
 
 
 def _envelope_router(plan: WritePlan) -> EnvelopeRouter | None:

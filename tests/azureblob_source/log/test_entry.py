@@ -43,6 +43,7 @@ FULL = LogEntry(
             name="flights/São Paulo/2013/01/31/12/00-05-0a1b2c3d.avro", stream="flights", partition="São Paulo",
             attempt="0123456789abcdef", blocks=2, rows=1000, uncompressed=52000, size=21000, schema="89abcdef01234567",
             rolled_by="size", min_event_time=1359633600000000, max_event_time=1359633605000000,
+            partition_column="origin",
             bounds={"id": (200, 299), "dest": ("ATL", "BOS"), "ratio": (-0.5, 2.0)},
             moved=(
                 MovedRows(
@@ -102,6 +103,7 @@ pairs = st.tuples(bounds, bounds)
 blobs = st.builds(
     BlobEntry,
     name=names, stream=names, partition=st.none() | names, attempt=names, blocks=st.integers(1, 50_000), rows=counts,
+    partition_column=st.none() | names,
     uncompressed=counts, size=counts, schema=names, rolled_by=st.sampled_from(["end", "size", "age"]),
     min_event_time=st.none() | st.integers(-(2**63), 2**63 - 1), max_event_time=st.none() | st.just(0),
     bounds=st.dictionaries(names, pairs, max_size=3),

@@ -21,6 +21,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.checkpoints import last_published
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.repair import plan_repair, repair
+from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.read.following import Follower
 from azureblob_source.read.options import source_options
@@ -30,6 +31,7 @@ from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConflictError, CorruptError
+from tests.azureblob_source.iceberg_files import iceberg_table, planned
 from tests.azureblob_source.write.sink_rows import (
     ACCOUNT,
     committer,
@@ -169,6 +171,35 @@ def test_a_task_goes_on_where_a_compaction_has_moved_the_rows(
         assert expected == Counter((row["_version"], row["n"]) for row in found)
 
 
+def test_moved_rows_keep_their_partition_column_if_it_is_the_same(account: MemoryAccount) -> None:
+    """The texts of the two columns are the same, so their blobs are joined."""
+    log = CommitLog(account.container("container"), "flights")
+    compacted(account)
+    assert ["gate"] == [blob.partition_column for blob in log.read(newest(log)).blobs]
+    other = new_account()
+    for batch, column in enumerate(("gate", "n", "n")):
+        rows = pa.record_batch([["7"], [7]], schema=ROWS)
+        plan, container = plan_of(ROWS, partitionColumn=column), other.container("container")
+        staged = stage_rows(container, plan, [rows], seed=batch)
+        committer(container, plan, batch).commit([staged], Transaction("q", batch))
+    assert (3, 1) == ((done := compacted(other)).replaced, done.made)
+    log = CommitLog(other.container("container"), "flights")
+    assert [None] == [blob.partition_column for blob in log.read(newest(log)).blobs]
+
+
+def test_what_a_revert_leaves_of_a_blob_has_its_partition_and_no_bounds(account: MemoryAccount) -> None:
+    """Batches 0 to 15 of 20 are kept."""
+    compacted(account)
+    container = account.container("container")
+    log = CommitLog(container, "flights")
+    assert all(blob.bounds for blob in log.read(newest(log)).blobs)
+    plan = plan_revert(container, "flights", Transaction("q", 15))
+    carry_out(container, plan, lambda: new_draft(SYSTEM_CLOCK, None), Publisher(container))
+    left = log.read(newest(log)).blobs
+    assert {"a", "b"} == {blob.partition for blob in left}
+    assert [("gate", {}), ("gate", {})] == [(blob.partition_column, blob.bounds) for blob in left]
+
+
 def test_tail_shows_no_row_again_and_the_newest_ones_last(account: MemoryAccount) -> None:
     of = Tail(CommitLog(account.container("container"), "flights"), account.clock)
     last = max(n for _, n in rows_read(account))
@@ -194,6 +225,8 @@ def test_the_sink_compacts_what_its_batches_have_left() -> None:
     log = CommitLog(container, "flights")
     live = {blob.name for blob in blobs_live_at(log, newest(log))}
     assert len(live) <= 16
+    of_a = {name for name in live if "/a/" in name}
+    assert of_a == set(planned(iceberg_table(container), row_filter="gate = 'a'"))
     _, table = newest_table(log)
     assert table is not None
     found = log.checkpoints.find(table.version)

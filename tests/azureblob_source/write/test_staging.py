@@ -237,6 +237,22 @@ def test_datums_are_written_unchanged() -> None:
     assert {"flights/k": [{"n": n, "s": "x" * n} for n in range(50)]} == visible_rows(account)
 
 
+def test_a_blob_names_its_partition_column_if_the_rows_have_it() -> None:
+    account = new_account()
+
+    def named(batch: pa.RecordBatch, **options: Any) -> set[str | None]:
+        staged = stage_rows(account.container("container"), plan_of(batch.schema, **options), [batch])
+        return {blob.partition_column for blob in StagedTask.from_json(staged.to_json()).blobs}
+
+    rows = pa.record_batch({"key": ["a", None], "n": [1, 2]})
+    assert {"key"} == named(rows, partitionColumn="key")
+    assert {None} == named(rows)
+    assert {None} == named(rows, partitionColumn="key", dropRoutingColumns=True)
+    with_key = '{"type":"record","name":"r","fields":[{"name":"key","type":"string"}]}'
+    encoded = pa.record_batch([["k"], pa.array([b"\2x"])], schema=DATUMS)
+    assert {None} == named(encoded, partitionColumn="key", valueColumn="value", avroSchema=with_key)
+
+
 def test_a_datum_that_does_not_fit_is_an_error_unless_validation_is_off() -> None:
     bad = datums([datum(1), datum(2)[:-1]])
     account = new_account()
