@@ -6,8 +6,7 @@
 Path-based readers (`HadoopTables`) take the k of the hint, and then the next ones for as long as they are there. A
 catalog is told the path of one file. Format: https://iceberg.apache.org/spec/#table-metadata, version 2.
 
-The table has no partitions: Iceberg would take partition values in the place of those in the blobs, and the bounds of
-a partition column leave the same blobs out.
+It is partitioned by the stream's partition column. If that was another one before, each blob has the spec of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from azureblob_source.iceberg.partition import UNPARTITIONED, last_field_id, partition_spec
 from azureblob_source.iceberg.schema import check_written, ids_in, name_mapping, table_schema
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ VERSION = "azureblob.version"
 _KEPT_FROM = "azureblob.kept-from"
 """The same: the version from which on its blobs are kept, the retention boundary of the log."""
 _FORMAT_VERSION = 2
-_NO_PARTITION_ID = 999
 _MAIN = "main"
 
 
@@ -42,6 +41,7 @@ class TableSnapshot:
     timestamp: milliseconds since 1970 UTC. manifest_list: its path. blobs, rows, bytes: totals.
     oldest: the last version that has removed blobs, so that those of snapshots before it are gone.
     kept_from: the retention boundary.
+    specs: ids of the partition specs of its blobs, that of the newest ones last.
     """
 
     version: int
@@ -52,6 +52,7 @@ class TableSnapshot:
     bytes: int
     oldest: int = 0
     kept_from: int = 0
+    specs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class IcebergTable:
 
     schemas: all so far, by schema id, as JSON without the id; those of snapshots that are gone stay, so that no id is
       given twice. mapping: the names of columns in the blobs. snapshots: as JSON, in order of versions.
+    specs, spec_id: ids of the partition specs of their blobs, and that of the newest ones.
     """
 
     uuid: str
@@ -69,6 +71,8 @@ class IcebergTable:
     last_column_id: int = 0
     mapping: Sequence[Mapping[str, Any]] = ()
     snapshots: tuple[Mapping[str, Any], ...] = ()
+    specs: tuple[int, ...] = ()
+    spec_id: int = UNPARTITIONED
 
     @property
     def version(self) -> int:
@@ -83,13 +87,14 @@ class IcebergTable:
     def with_rows(self, rows: AvroSchema, written: Sequence[AvroSchema], ids: Mapping[str, int]) -> IcebergTable:
         """The table with the schema of these rows. written: the schemas of the blobs. ids: of paths, old ones too.
 
-        A table whose columns have other ids begins again: it has one mapping of names for all its snapshots.
+        A table whose columns have other ids begins again: it has one mapping of names for all its snapshots. So does
+        one of which a partition column was widened: readers have one type for its values in all snapshots.
         `NotInIcebergError` says why Iceberg's readers would not read the rows as they are.
         """
         check_written(rows, written)
         schema = table_schema(rows, ids)
-        other = any(ids.get(path) != id_ for path, id_ in self.field_ids.items())
-        before = replace(self, schemas=(), snapshots=()) if other else self
+        other = any(ids.get(path) != id_ for path, id_ in self.field_ids.items()) or self._is_widened(schema)
+        before = IcebergTable(self.uuid, self.location) if other else self
         schemas = before.schemas if schema in before.schemas else (*before.schemas, schema)
         return replace(
             before,
@@ -124,7 +129,24 @@ class IcebergTable:
                 "total-files-size": str(added.bytes),
             },
         }
-        return replace(self, snapshots=(*kept, snapshot))
+        specs, spec_id = (self.specs, self.spec_id) if kept else ((), UNPARTITIONED)
+        specs = tuple(sorted({*specs, *added.specs})) or (UNPARTITIONED,)
+        spec_id = added.specs[-1] if added.specs else spec_id
+        return replace(self, snapshots=(*kept, snapshot), specs=specs, spec_id=spec_id)
+
+    def _is_widened(self, schema: Mapping[str, Any]) -> bool:
+        """Whether a partition column has another type in this schema than in the newest one."""
+        if not self.schemas:
+            return False
+        kinds = {each["id"]: each["type"] for each in schema["fields"]}
+        fields = self.schemas[self.schema_id]["fields"]
+        return any(kinds.get(each["id"], each["type"]) != each["type"] for each in fields if each["id"] in self.specs)
+
+    @property
+    def partition_specs(self) -> list[dict[str, Any]]:
+        """The partition specs as JSON. Of columns that the rows have: no snapshot has blobs of before an overwrite."""
+        names = {each["id"]: each["name"] for each in self.schemas[self.schema_id]["fields"]}
+        return [partition_spec(each, names[each] if each else "") for each in self.specs]
 
 
 def _remains(snapshot: Mapping[str, Any], added: TableSnapshot) -> bool:
@@ -151,9 +173,9 @@ def to_json(table: IcebergTable) -> bytes:
         "last-column-id": table.last_column_id,
         "current-schema-id": table.schema_id,
         "schemas": [{"schema-id": place, **schema} for place, schema in enumerate(table.schemas)],
-        "default-spec-id": 0,
-        "partition-specs": [{"spec-id": 0, "fields": []}],
-        "last-partition-id": _NO_PARTITION_ID,
+        "default-spec-id": table.spec_id,
+        "partition-specs": table.partition_specs,
+        "last-partition-id": last_field_id(table.specs),
         "default-sort-order-id": 0,
         "sort-orders": [{"order-id": 0, "fields": []}],
         "properties": {
@@ -186,4 +208,6 @@ def from_json(data: bytes) -> IcebergTable:
         last_column_id=int(document["last-column-id"]),
         mapping=json.loads(document["properties"]["schema.name-mapping.default"]),
         snapshots=tuple(document["snapshots"]),
+        specs=tuple(int(each["spec-id"]) for each in document["partition-specs"]),
+        spec_id=int(document["default-spec-id"]),
     )

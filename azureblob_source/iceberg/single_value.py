@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from arrow_avro import AvroType
 
 _NUMBERS = {
+    ("boolean", ""): "<?",
     ("int", ""): "<i",
     ("int", "date"): "<i",
     ("long", ""): "<q",

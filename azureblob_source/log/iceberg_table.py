@@ -135,6 +135,7 @@ def _extended(
             bytes=sum(each.bytes for each in manifests),
             oldest=max(checkpoint.removers, default=checkpoint.since),
             kept_from=log.kept_from,
+            specs=tuple(each.spec_id for each in sorted(manifests, key=lambda each: each.last)),
         )
     )
 

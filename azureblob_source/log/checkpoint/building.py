@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from azureblob_source.log.checkpoint.live_table import live_table
-from azureblob_source.log.checkpoint.manifest import without
+from azureblob_source.log.checkpoint.manifest import FIELD, without
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
 from azureblob_source.log.checkpoint.tail import added_by, is_kept, tail_effect
 
@@ -108,5 +109,10 @@ def _merged(manifests: list[ManifestFile], version: int, store: Manifests) -> li
 
 
 def _written(table: pa.Table, version: int, store: Manifests) -> list[ManifestFile]:
+    """Manifests of a table, each of blobs with one partition field: an Iceberg manifest has one partition spec."""
+    fields = pc.unique(table[FIELD]).to_pylist()
+    if len(fields) > 1:
+        parts = [table.filter(pc.is_in(table[FIELD], pa.array([each], pa.string()))) for each in fields]
+        return [manifest for part in parts for manifest in _written(part, version, store)]
     starts = range(0, table.num_rows, MANIFEST_BLOBS)
     return [store.write(table.slice(start, MANIFEST_BLOBS), version) for start in starts]

@@ -34,7 +34,9 @@ _BLOB_FIELDS = {
 }
 """Fields of `BlobEntry`, as the columns of the same names."""
 BOUNDS = pa.map_(pa.int32(), pa.field("value", pa.binary(), nullable=False))
-_NULLABLE = frozenset(("partition", "min_event_time", "max_event_time", "earliest", "first_version", "moved_in"))
+_NULLABLE = frozenset(
+    ("partition", "min_event_time", "max_event_time", "earliest", "first_version", "moved_in", "partition_field")
+)
 LIVE = pa.schema(
     [
         pa.field(name, kind, name in _NULLABLE)
@@ -48,23 +50,25 @@ LIVE = pa.schema(
             "latest": pa.int64(),
             "lower_bounds": BOUNDS,
             "upper_bounds": BOUNDS,
+            "partition_field": pa.string(),
         }.items()
     ]
 )
-"""`lower_bounds` and `upper_bounds` are by Iceberg's field ids, as of `TableColumns.bounds`; `version` and `committed`
-(milliseconds since 1970 UTC) are those of the entry that added the blob; `earliest` and `latest` as of `times_of`. Of a
-blob with moved rows `version` and `committed` are those of the newest, `first_version` is that of the oldest, and
-`moved_in` that of the entry that moved them; of others both are null."""
+"""`lower_bounds` and `upper_bounds` are by Iceberg's field ids, and they and `partition_field` as of
+`TableColumns.described`; `version` and `committed` (milliseconds since 1970 UTC) are those of the entry that added the
+blob; `earliest` and `latest` as of `times_of`. Of a blob with moved rows `version` and `committed` are those of the
+newest, `first_version` is that of the oldest, and `moved_in` that of the entry that moved them; of others both are
+null."""
 
 
 def live_table(added: Iterable[tuple[LogEntry, BlobEntry]], columns: TableColumns | None = None) -> pa.Table:
-    """The rows of blobs, each with the entry that added it; without `columns` they have no bounds."""
+    """The rows of blobs, each with the entry that added it; without `columns` no bounds and partition fields."""
     return pa.Table.from_pylist([_row(entry, blob, columns) for entry, blob in added], LIVE)
 
 
 def _row(entry: LogEntry, blob: BlobEntry, columns: TableColumns | None) -> dict[str, Any]:
     earliest, latest = times_of(entry.timestamp, blob)
-    lower, upper = ([], []) if columns is None else columns.bounds(blob)
+    partition_field, lower, upper = (None, [], []) if columns is None else columns.described(blob)
     newest = max(blob.moved, key=lambda rows: rows.version) if blob.moved else None
     return {
         **{name: getattr(blob, name) for name in _BLOB_FIELDS},
@@ -77,6 +81,7 @@ def _row(entry: LogEntry, blob: BlobEntry, columns: TableColumns | None) -> dict
         "latest": latest,
         "lower_bounds": lower,
         "upper_bounds": upper,
+        "partition_field": partition_field,
     }
 
 

@@ -4,6 +4,8 @@
                     ├ Iceberg's: status, sequence number = version + 1, data_file (path, partition, counts, bounds)
                     └ own, from field id 10000 on: attempt, blocks, schema, times
 
+All blobs of a manifest have one partition field (see `iceberg.partition`), whose values `data_file` has.
+
 Iceberg's readers leave the own fields out. Format: https://iceberg.apache.org/spec/#manifests
 """
 
@@ -28,8 +30,9 @@ from arrow_avro import (
     header_schema,
     read_header,
 )
+from azureblob_source.iceberg.partition import PartitionField
 from azureblob_source.log.checkpoint.live_table import LIVE
-from azureblob_source.log.naming import NOT_DATA
+from azureblob_source.log.naming import NOT_DATA, partition_value
 from foundation.errors import CorruptError
 
 if TYPE_CHECKING:
@@ -43,6 +46,9 @@ _EXISTING = 0
 _UNMARKED = bytes(SYNC_SIZE)
 _NAME_DIGITS = 16
 _OWN_IDS = 10000
+_VALUE = "value"
+FIELD = "partition_field"
+"""The column of a live table by which manifests are divided."""
 ROOT = "azureblob.root"
 """Header metadata: what stands before the name of a blob in `file_path`."""
 REBUILD = "Make it again: `python -m azureblob_source checkpoint … --rebuild`. The log has all that it says."
@@ -73,6 +79,7 @@ _OWN = (
     ("committed", "long"),
     ("earliest", optional("long")),
     ("latest", "long"),
+    ("partition_field", optional("string")),
 )
 
 
@@ -87,7 +94,6 @@ _DATA_FILE = (
     field("content", 134, "int"),
     field("file_path", 100, "string"),
     field("file_format", 101, "string"),
-    field("partition", 102, {"type": "record", "name": "r102", "fields": []}),
     field("record_count", 103, "long"),
     field("file_size_in_bytes", 104, "long"),
     field("lower_bounds", 125, optional(_map(126, 127))),
@@ -104,9 +110,11 @@ _OF_FILE = {
 
 
 @lru_cache(maxsize=8)
-def _schema() -> AvroSchema:
-    """The Avro schema of a manifest."""
-    data_file = {"type": "record", "name": "r2", "fields": list(_DATA_FILE)}
+def _schema(of: PartitionField | None = None) -> AvroSchema:
+    """The Avro schema of a manifest of blobs with this partition field."""
+    fields = [] if of is None else [field(_VALUE, of.id, optional(of.avro))]
+    partition = field("partition", 102, {"type": "record", "name": "r102", "fields": fields})
+    data_file = {"type": "record", "name": "r2", "fields": [*_DATA_FILE, partition]}
     entry = [
         field("status", 0, "int"),
         field("snapshot_id", 1, optional("long")),
@@ -136,10 +144,17 @@ def _reader(columns: tuple[str, ...] | None) -> AvroSchema:
 
 
 def manifest_bytes(table: pa.Table, snapshot_id: int, root: str) -> bytes:
-    """A manifest of a live table, as the blob that is stored."""
-    rows = _entries(table.combine_chunks(), snapshot_id, root)
-    schema = _schema()
-    return avro_file(rows, schema, {ROOT: root.encode(), "format-version": b"2", "content": b"data"})
+    """A manifest of a live table whose blobs have one partition field, as the blob that is stored.
+
+    `CorruptError` if the table is from a forged manifest.
+    """
+    try:
+        fields = [None if text is None else PartitionField.parse(text) for text in pc.unique(table[FIELD]).to_pylist()]
+        (of,) = fields or [None]
+        rows = _entries(table.combine_chunks(), snapshot_id, root, of)
+    except (ValueError, OverflowError) as error:
+        raise CorruptError("write", "a manifest", f"{error!r}", REBUILD) from error
+    return avro_file(rows, _schema(of), {ROOT: root.encode(), "format-version": b"2", "content": b"data"})
 
 
 def avro_file(rows: pa.RecordBatch, schema: AvroSchema, metadata: Mapping[str, bytes]) -> bytes:
@@ -179,10 +194,11 @@ def _digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()[:SYNC_SIZE]
 
 
-def _entries(table: pa.Table, snapshot_id: int, root: str) -> pa.RecordBatch:
+def _entries(table: pa.Table, snapshot_id: int, root: str, of: PartitionField | None = None) -> pa.RecordBatch:
     """The rows of a manifest. Blobs of the table were added by earlier snapshots, so each states its own number."""
     count = table.num_rows
-    expected = {each.name: each.type for each in arrow_schema(_schema())}
+    schema = arrow_schema(_schema(of))
+    kind = schema.field("data_file").type
 
     def column(name: str) -> pa.Array:
         found = table[name].combine_chunks()
@@ -196,13 +212,12 @@ def _entries(table: pa.Table, snapshot_id: int, root: str) -> pa.RecordBatch:
         "content": constant(0, pa.int32()),
         "file_path": pc.binary_join_element_wise(root, column("name"), ""),
         "file_format": constant("AVRO", pa.string()),
-        "partition": pa.StructArray.from_buffers(pa.struct([]), count, [None]),
+        "partition": _partitions(column("partition"), of, kind.field("partition").type),
         "record_count": column("rows"),
         "file_size_in_bytes": column("size"),
         "lower_bounds": column("lower_bounds"),
         "upper_bounds": column("upper_bounds"),
     }
-    kind = expected["data_file"]
     arrays = {
         "status": constant(_EXISTING, pa.int32()),
         "snapshot_id": constant(snapshot_id, pa.int64()),
@@ -211,8 +226,17 @@ def _entries(table: pa.Table, snapshot_id: int, root: str) -> pa.RecordBatch:
         "data_file": pa.StructArray.from_arrays([of_file[each.name] for each in kind], fields=list(kind)),
         **{name: column(name) for name, _ in _OWN},
     }
-    schema = arrow_schema(_schema())
     return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+
+
+def _partitions(levels: pa.Array, of: PartitionField | None, kind: pa.StructType) -> pa.StructArray:
+    """The partitions of blobs with these levels in their names, as Iceberg's values."""
+    if of is None:
+        return pa.StructArray.from_buffers(kind, len(levels), [None])
+    encoded = levels.dictionary_encode()
+    distinct = [of.value(partition_value(level)) for level in encoded.dictionary.to_pylist()]
+    values = pa.array(distinct, kind.field(_VALUE).type).take(encoded.indices)
+    return pa.StructArray.from_arrays([values], fields=list(kind))
 
 
 def manifest_table(data: bytes, name: str, stream: str, columns: Sequence[str] | None = None) -> pa.Table:

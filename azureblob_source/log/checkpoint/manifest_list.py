@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from arrow_avro import arrow_schema, decode_blob, header_schema
 from azure_account.documents.form import check_version, damaged
+from azureblob_source.iceberg.partition import UNPARTITIONED, PartitionField
 from azureblob_source.log.checkpoint.manifest import REBUILD, ROOT, avro_file, checked_header, optional
 from azureblob_source.log.checkpoint.manifest import field as avro_field
 from azureblob_source.log.naming import metadata_prefix
@@ -40,6 +41,7 @@ class ManifestFile:
 
     blobs, rows, bytes: totals of its blobs. first, last: the lowest and highest of their versions; earliest, latest: of
     their times, None if unknown; lowest_partition, highest_partition: None if one of them has no partition.
+    partition_field: of all of them, see `iceberg.partition`.
     """
 
     name: str
@@ -54,6 +56,7 @@ class ManifestFile:
     latest: int
     lowest_partition: str | None
     highest_partition: str | None
+    partition_field: str | None = None
 
     @classmethod
     def of(cls, name: str, length: int, added: int, table: pa.Table) -> ManifestFile:
@@ -76,7 +79,13 @@ class ManifestFile:
             extreme(pc.max, "latest"),
             extreme(pc.min, "partition"),
             extreme(pc.max, "partition"),
+            table["partition_field"][0].as_py(),
         )
+
+    @property
+    def spec_id(self) -> int:
+        """The partition spec of its blobs."""
+        return UNPARTITIONED if self.partition_field is None else PartitionField.parse(self.partition_field).column_id
 
 
 @dataclass(frozen=True)
@@ -155,7 +164,7 @@ def list_bytes(checkpoint: LogCheckpoint, root: str) -> bytes:
         {
             "manifest_path": root + each.name,
             "manifest_length": each.length,
-            "partition_spec_id": 0,
+            "partition_spec_id": each.spec_id,
             "content": 0,
             "sequence_number": each.added + 1,
             "min_sequence_number": each.first + 1,

@@ -1,17 +1,19 @@
-"""The columns of a stream as those of an Iceberg table: their ids, and bounds of blobs by ids. Pure."""
+"""The columns of a stream as those of an Iceberg table: their ids, bounds of blobs by ids, partition fields. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
 from azureblob_source.iceberg.field_ids import assigned, path_of
+from azureblob_source.iceberg.partition import PartitionField, value_in
 from azureblob_source.iceberg.single_value import encoded
+from azureblob_source.log.naming import partition_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from arrow_avro import AvroField, AvroSchema
-    from azureblob_source.log.entry import BlobEntry
+    from azureblob_source.log.entry import BlobEntry, Bound
 
     ById: TypeAlias = "list[tuple[int, bytes]]"
 
@@ -27,19 +29,26 @@ class TableColumns:
         self._schema_of = schema_of
         self._members: dict[str, Mapping[str, tuple[int, AvroField]]] = {}
 
-    def bounds(self, blob: BlobEntry) -> tuple[ById, ById]:
-        """The lower and the upper bounds of a blob's columns, by id."""
-        columns = self.members(blob.schema)
+    def described(self, blob: BlobEntry) -> tuple[str | None, ById, ById]:
+        """The partition field of a blob as text, None if it has none; lower and upper bounds of its columns, by id.
+
+        Those of the partition column are the value that the blob's partition names, if that is known.
+        """
+        columns, bounds, partition_field = self.members(blob.schema), dict(blob.bounds), None
+        column = blob.partition_column
+        if column is not None and column in columns:
+            partition_field, value = _partition(blob, *columns[column])
+            bounds |= {} if value is None else {column: (value, value)}
         lower: ById = []
         upper: ById = []
-        for name, of_column in blob.bounds.items():
+        for name, of_column in bounds.items():
             if name in columns:
                 id_, member = columns[name]
                 low, high = (encoded(member.type, value) for value in of_column)
                 if low is not None and high is not None:
                     lower.append((id_, low))
                     upper.append((id_, high))
-        return lower, upper
+        return partition_field, lower, upper
 
     def members(self, fingerprint: str) -> Mapping[str, tuple[int, AvroField]]:
         """The columns of a writer schema, each with its id."""
@@ -49,3 +58,12 @@ class TableColumns:
             fields = () if schema is None else schema.row.fields
             self._members[fingerprint] = {each.column: (self.ids[path_of(each.column)], each) for each in fields}
         return self._members[fingerprint]
+
+
+def _partition(blob: BlobEntry, column_id: int, column: AvroField) -> tuple[str | None, Bound | None]:
+    """The partition field of a blob by this column, and the value; None for both if the level does not say it."""
+    field = PartitionField.of(column_id, column.type)
+    if field is None or blob.partition is None:
+        return (None if field is None else str(field)), None
+    value = value_in(field, column.type, partition_value(blob.partition))
+    return (None if value is None else str(field)), value

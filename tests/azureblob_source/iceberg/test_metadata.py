@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
 from pyiceberg.table.name_mapping import parse_mapping_from_json
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from arrow_avro import AvroSchema, header_schema, superset
@@ -24,10 +26,12 @@ def schema(**columns: Any) -> AvroSchema:
     return header_schema(json.dumps({"type": "record", "name": "row", "fields": fields}), blob="a")
 
 
-def snapshot(version: int, *, timestamp: int | None = None, oldest: int = 0, kept_from: int = 0) -> TableSnapshot:
+def snapshot(
+    version: int, *, timestamp: int | None = None, oldest: int = 0, kept_from: int = 0, specs: tuple[int, ...] = ()
+) -> TableSnapshot:
     at = 1_700_000_000_000 + version if timestamp is None else timestamp
     path = f"{LOCATION}/metadata/snap-{version}.avro"
-    return TableSnapshot(version, at, path, 3, 200, 5_000, oldest, kept_from)
+    return TableSnapshot(version, at, path, 3, 200, 5_000, oldest, kept_from, specs)
 
 
 def with_rows(table: IcebergTable, ids: dict[str, int], *written: AvroSchema) -> IcebergTable:
@@ -124,6 +128,45 @@ def test_a_table_begins_anew_if_columns_have_other_ids() -> None:
     table = with_rows(NEW, {}, schema(id="int", origin="string")).with_snapshot(snapshot(3))
     again = with_rows(table, {}, schema(origin="string", id="int"))
     assert ((), 1, {"origin": 1, "id": 2}) == (again.snapshots, len(again.schemas), again.field_ids)
+
+
+def test_blobs_of_each_partition_column_have_a_spec_of_their_own() -> None:
+    table = with_rows(NEW, {}, schema(id="int", origin="string"))
+    by_origin = [PartitionField(2, 1001, IdentityTransform(), "origin")]
+    by_id = [PartitionField(1, 1000, IdentityTransform(), "id")]
+    expected: list[tuple[tuple[int, ...], int, dict[int, list[PartitionField]], int]] = [
+        ((), 0, {0: []}, 999),
+        ((0, 2), 2, {0: [], 2: by_origin}, 1001),
+        ((2, 0), 0, {0: [], 2: by_origin}, 1001),
+        ((2, 0, 1), 1, {0: [], 1: by_id, 2: by_origin}, 1001),
+        ((), 1, {0: [], 1: by_id, 2: by_origin}, 1001),
+    ]
+    for version, (specs, newest, fields, last) in enumerate(expected):
+        table = table.with_snapshot(snapshot(version, specs=specs))
+        found = read(table)
+        assert (newest, last) == (found.default_spec_id, found.last_partition_id)
+        assert fields == {each.spec_id: list(each.fields) for each in found.partition_specs}
+
+
+def test_a_spec_of_a_column_that_the_rows_have_no_longer_goes_with_its_snapshots() -> None:
+    ids: dict[str, int] = {}
+    table = with_rows(NEW, ids, schema(id="int", origin="string")).with_snapshot(snapshot(3, specs=(2,)))
+    assert [2] == [each.spec_id for each in read(table).partition_specs], "so readers need not apply a filter of it"
+    table = with_rows(table, ids, schema(id="int"))
+    for specs, expected in (((1,), 1), ((), 0)):
+        found = read(table.with_snapshot(snapshot(4, oldest=4, specs=specs)))
+        assert (expected, [expected]) == (found.default_spec_id, [each.spec_id for each in found.partition_specs])
+
+
+def test_a_table_begins_anew_if_a_partition_column_is_widened() -> None:
+    """To Iceberg's readers, values of a partition have the newest type in all snapshots, and rows have their own."""
+    ids: dict[str, int] = {}
+    narrow, wide = schema(id="int", n="int"), schema(id="long", n="int")
+    table = with_rows(NEW, ids, narrow).with_snapshot(snapshot(3, specs=(2,)))
+    assert 1 == len(with_rows(table, ids, narrow, wide).snapshots), "another column"
+    again = with_rows(table.with_snapshot(snapshot(4, specs=(2, 1))), ids, narrow, wide)
+    assert ((), 1, ids) == (again.snapshots, len(again.schemas), again.field_ids)
+    assert [1, 2] == [each.spec_id for each in read(again.with_snapshot(snapshot(5, specs=(2, 1)))).partition_specs]
 
 
 @pytest.mark.parametrize("summary", [{"azureblob.version": "4"}, {"operation": "append"}])

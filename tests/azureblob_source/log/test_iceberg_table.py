@@ -13,10 +13,11 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Fault, FaultInjector, LateEffect, LostAnswer, ProcessDied, on
 from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.iceberg.schema import NotInIcebergError
+from azureblob_source.log.checkpoint import building
 from azureblob_source.log.checkpointing import make_table
 from azureblob_source.log.iceberg_table import newest_table
 from azureblob_source.log.live_state import blobs_live_at
-from azureblob_source.log.naming import table_hint_name, table_name
+from azureblob_source.log.naming import partition_level, table_hint_name, table_name
 from tests.azureblob_source.iceberg_files import ROOT, TableWriter, iceberg_table, planned
 from tests.azureblob_source.write.sink_rows import new_account
 
@@ -57,6 +58,61 @@ def test_a_process_that_knows_the_table_makes_two_requests_for_it(account: Memor
         writer.write(batch)
     of_table = [each for each in requests.made if each[1].startswith("v")]
     assert [("put", "v3.metadata.json"), ("put", "version-hint.text")] == of_table
+
+
+def test_blobs_of_a_partition_are_planned_and_no_others(account: MemoryAccount) -> None:
+    """Of more partitions than have bounds, with long names and none, by a column after the first sixteen."""
+    columns = [*((f"c{number}", pa.int64()) for number in range(20)), ("origin", pa.string())]
+    writer = TableWriter(account, pa.schema(columns), partitionColumn="origin")
+    prefix = "a text whose first characters are those of others: "
+    values = [None, "", "EWR", "a/b c=%", *(f"{prefix}{number}" for number in range(300))]
+    numbers = pa.array(range(len(values)), pa.int64())
+    writer.write_rows(pa.record_batch([*[numbers] * 20, pa.array(values)], schema=writer.schema), 0)
+    writer.write(1)
+    table = iceberg_table(writer.container)
+    assert 305 == len(planned(table))
+    assert 2 == len(planned(table, row_filter="origin = 'EWR'"))
+    for value in ("", "a/b c=%", f"{prefix}7"):
+        (name,) = planned(table, row_filter=f"origin = '{value}'")
+        assert f"/{partition_level(value)}/" in name
+    assert [] == planned(table, row_filter=f"origin = '{prefix}'")
+    assert 1 == len(planned(table, row_filter="origin is null"))
+    assert 304 == len(planned(table, row_filter="origin is not null"))
+    assert 302 == len(planned(table, row_filter="origin like 'a%'") + planned(table, row_filter="origin is null"))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_blobs_of_streams_whose_partition_column_changes(
+    account: MemoryAccount, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those by the column of a filter are planned if they have the value, and all others, of which nothing is known."""
+    monkeypatch.setattr(building, "MERGED", 4)
+    draw = random.Random(seed)
+    schema = pa.schema([("id", pa.int32()), ("origin", pa.string()), ("x", pa.float64())])
+    partition_of: dict[str, tuple[str, str | None]] = {}
+    for batch in range(12):
+        column = draw.choice(["", "id", "origin", "x"])
+        given = {"partitionColumn": column} if column else {}
+        if column and draw.random() < 0.3:
+            given["dropRoutingColumns"] = "true"
+        writer = TableWriter(account, schema, seed=batch, boundsColumns="none", **given)
+        values: tuple[list[Any], ...] = ([None, 1, 2], [None, "a", "b"], [None, 0.5])
+        arrays = [pa.array(draw.choices(of, k=3), field.type) for of, field in zip(values, schema, strict=True)]
+        writer.write_rows(pa.record_batch(arrays, schema=schema), batch, overwrite=draw.random() < 0.1)
+        known = column if column != "x" and "dropRoutingColumns" not in given else ""
+        head = writer.log.refresh()
+        assert head is not None
+        partition_of |= {blob.name: (known, blob.partition) for blob in head.blobs}
+        table = iceberg_table(writer.container)
+        live = writer.live()
+        assert live == planned(table)
+        for of, value in (("id", None), ("id", 1), ("origin", None), ("origin", "a")):
+            where = f"{of} is null" if value is None else f"{of} = {value!r}"
+            partition = None if value is None else str(value)
+            expected = [name for name in live if partition_of[name] == (of, partition) or partition_of[name][0] != of]
+            assert expected == planned(table, row_filter=where)
+        newest = [blob for blob in head.blobs if blob.name in live]
+        assert {"id": 1, "origin": 2}.get(known, 0) == table.spec().spec_id or not newest
 
 
 def test_columns_keep_their_ids(account: MemoryAccount) -> None:

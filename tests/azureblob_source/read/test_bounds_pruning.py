@@ -384,9 +384,15 @@ def written(account: MemoryAccount, every: int, batches: int = BATCHES) -> Memor
 
 
 def append(
-    account: MemoryAccount, seed: int, rows: pa.RecordBatch, every: int = 64, *, overwrite: bool = False
+    account: MemoryAccount,
+    seed: int,
+    rows: pa.RecordBatch,
+    every: int = 64,
+    *,
+    overwrite: bool = False,
+    **options: Any,
 ) -> None:
-    container, plan = account.container("container"), plan_of(rows.schema, checkpointInterval=every)
+    container, plan = account.container("container"), plan_of(rows.schema, checkpointInterval=every, **options)
     staged = stage_rows(container, plan, [rows], seed=seed)
     committer(container, plan, seed).commit([staged], None, overwrite=overwrite)
 
@@ -423,6 +429,19 @@ def test_filters_leave_out_blobs_of_checkpoints_and_of_entries(
     assert [24] == versions(reader_of(account, versionAsOf="24"), LATE)
     assert [*range(30)] == versions(reader_of(account))
     assert [*range(30)] == versions(reader_of(account), spark.IsNull(("id",)))
+
+
+@pytest.mark.parametrize("every", [7, 64])
+def test_a_partition_says_the_bounds_of_its_column(every: int) -> None:
+    """Where no bounds are kept, of texts whose first characters are the same."""
+    account, long = new_account(), "flights of 2013-01-31 from "
+    for seed in range(30):
+        append(
+            account, seed, pa.record_batch({"of": [f"{long}{seed}"]}), every, partitionColumn="of", boundsColumns="none"
+        )
+    assert [3] == versions(reader_of(account), spark.EqualTo(("of",), f"{long}3"))
+    assert [28] == versions(reader_of(account), spark.EqualTo(("of",), f"{long}28"))
+    assert [7, 8, 9] == versions(reader_of(account), spark.GreaterThan(("of",), f"{long}6"))
 
 
 def test_columns_have_the_ids_of_the_checkpoint() -> None:

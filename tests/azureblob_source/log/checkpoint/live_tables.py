@@ -11,7 +11,7 @@ from arrow_avro import decode_blob, header_schema, read_header
 from azureblob_source.log.checkpoint.live_table import LIVE
 from azureblob_source.log.checkpoint.manifest import avro_file
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint, ManifestFile
-from azureblob_source.log.naming import manifest_name
+from azureblob_source.log.naming import manifest_name, partition_level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ levels = st.text(st.characters(codec="utf-8", exclude_characters="/\\"), min_siz
 bounds = st.dictionaries(st.integers(1, 2**31 - 1), st.binary(max_size=9), max_size=3).map(lambda x: sorted(x.items()))
 _VALUES = {
     "name": st.lists(levels, min_size=1, max_size=3).map(lambda x: f"{STREAM}/{'/'.join(x)}"),
-    "partition": st.none() | texts,
     "min_event_time": st.none() | times,
     "max_event_time": st.none() | times,
     "earliest": st.none() | times,
@@ -39,14 +38,33 @@ def _values(field: pa.Field) -> st.SearchStrategy[object]:
     return _VALUES.get(field.name, texts if field.type == pa.string() else numbers)
 
 
-rows = st.lists(st.fixed_dictionaries({field.name: _values(field) for field in LIVE}), max_size=5)
+_LEVELS: dict[str | None, st.SearchStrategy[str]] = {
+    None: texts,
+    "3 string": texts.map(partition_level),
+    "1 int": st.integers(-(2**31), 2**31 - 1).map(str),
+    "7 long": st.integers(-(2**63), 2**63 - 1).map(str),
+    "2 date": st.dates().map(str),
+    "4 boolean": st.sampled_from(("true", "false")),
+}
+"""Partition fields, and the partitions of blobs with them."""
+partition_fields = st.sampled_from(list(_LEVELS))
+
+
+def _rows(partition_field: str | None) -> st.SearchStrategy[list[dict[str, object]]]:
+    """Blobs of one manifest."""
+    values = {field.name: _values(field) for field in LIVE}
+    of_field = {"partition_field": st.just(partition_field), "partition": st.none() | _LEVELS[partition_field]}
+    return st.lists(st.fixed_dictionaries(values | of_field), max_size=5)
+
+
+rows = partition_fields.flatmap(_rows)
 tables = rows.map(lambda found: pa.Table.from_pylist(found, LIVE))
 manifests = st.builds(
     ManifestFile,
     name=st.integers(0, 2**60).map(lambda x: manifest_name(STREAM, x, f"{x:016x}")),
     length=numbers, added=numbers, blobs=st.integers(0, 2**31 - 1), rows=numbers, bytes=numbers, first=numbers,
     last=numbers, earliest=st.none() | times, latest=times, lowest_partition=st.none() | texts,
-    highest_partition=st.none() | texts,
+    highest_partition=st.none() | texts, partition_field=partition_fields,
 )  # fmt: skip
 checkpoints = st.builds(
     LogCheckpoint,

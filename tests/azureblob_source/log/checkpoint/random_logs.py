@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from arrow_avro import header_schema
 from azureblob_source.log.checkpoint.building import MANIFEST_BLOBS, begun, extended
 from azureblob_source.log.checkpoint.live_table import LIVE, live_table
 from azureblob_source.log.checkpoint.manifest import without
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
 
 Rows = list[dict[str, Any]]
-COLUMNS = TableColumns({}, lambda _: None)
+_FIELDS = [{"name": name, "type": ["null", "string"]} for name in "pq"]
+_SCHEMA = header_schema(json.dumps({"type": "record", "name": "row", "fields": _FIELDS}), blob="a blob")
+COLUMNS = TableColumns({}, lambda _: _SCHEMA)
 
 
 @dataclass
@@ -50,6 +54,7 @@ class RandomLog:
     """A log that grows, its retention boundary, and the checkpoints that were made of it.
 
     named: the share of the live blobs that an overwrite names as removed.
+    partition_column: of the next entries. repartitioned: the share of entries with another one.
     """
 
     draws: Random
@@ -60,6 +65,8 @@ class RandomLog:
     seen: Counter[str] = field(default_factory=Counter)
     blobs: int = 0
     named: float = 0.9
+    partition_column: str | None = None
+    repartitioned: float = 0.0
 
     def grow(self) -> None:
         """The next entry, as a writer appends it."""
@@ -91,6 +98,8 @@ class RandomLog:
 
     def _put(self, operation: Any, since: int | None = None, **given: Any) -> None:
         head = self.entries[-1] if self.entries else None
+        if self.draws.random() < self.repartitioned:
+            self.partition_column = self.draws.choice([None, "p", "q"])
         since = since if since is not None else 0 if head is None else head.since
         moment = f"2026-01-01T00:{self.next // 60:02}:{self.next % 60:02}.{self.draws.randrange(1000):03}+00:00"
         entry = LogEntry(
@@ -110,7 +119,8 @@ class RandomLog:
         times = sorted(draws.choices(range(1000), k=2)) if draws.random() < 0.5 else [None, None]
         partition = draws.choice([None, "x", "São Paulo"])
         rows, size = draws.randrange(9), draws.randrange(99)
-        return BlobEntry(f"s/{attempt}.avro", "s", partition, attempt, 1, rows, 7, size, "f", "end", *times)
+        blob = BlobEntry(f"s/{attempt}.avro", "s", partition, attempt, 1, rows, 7, size, "f", "end", *times)
+        return replace(blob, partition_column=self.partition_column)
 
     def _live(self) -> list[BlobEntry]:
         """What is live at the head."""
@@ -145,7 +155,9 @@ class RandomLog:
             table = self.store.tables[manifest.name]
             assert ManifestFile.of(manifest.name, 1, manifest.added, table) == manifest
             assert manifest.blobs <= MANIFEST_BLOBS
-        assert sorted(made.manifests, key=lambda each: (each.first, each.last)) == list(made.manifests)
+            assert {manifest.partition_field} == set(table["partition_field"].to_pylist())
+        of_one = len({each.partition_field for each in made.manifests}) < 2
+        assert not of_one or sorted(made.manifests, key=lambda each: (each.first, each.last)) == list(made.manifests)
         self.checkpoints.append(made)
 
     def _look(self, base: LogCheckpoint, made: LogCheckpoint) -> None:
@@ -155,10 +167,11 @@ class RandomLog:
         self.seen["manifest written again"] += any(each != base.manifests[-1] for each in left)
         merged = len(made.manifests) < len(base.manifests) and made.blobs > base.blobs
         self.seen["manifests fewer than before"] += merged
+        self.seen["several partition fields"] += len({each.partition_field for each in made.manifests}) > 1
 
     def by_entries(self, version: int) -> Rows:
         """What is live at a version by the entries alone."""
-        rows: Rows = live_table(added_by(self._since(version))).to_pylist()
+        rows: Rows = live_table(added_by(self._since(version)), COLUMNS).to_pylist()
         return rows
 
     def by_checkpoint(self, base: LogCheckpoint, version: int) -> Rows | None:
@@ -168,8 +181,10 @@ class RandomLog:
             self.seen["no base for a read"] += 1
             return None
         table = pa.concat_tables([LIVE.empty_table(), *(self.store.tables[each.name] for each in base.manifests)])
+        if len({each.partition_field for each in base.manifests}) > 1:
+            table = table.sort_by("version")
         left = without(table, versions=effect.versions, names=effect.names, kept_from=self.kept_from)
-        rows: Rows = [*left.to_pylist(), *live_table(effect.added).to_pylist()]
+        rows: Rows = [*left.to_pylist(), *live_table(effect.added, COLUMNS).to_pylist()]
         return rows
 
     def check(self) -> None:

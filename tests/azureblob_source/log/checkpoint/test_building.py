@@ -25,6 +25,7 @@ EVENTS = (
     "manifests fewer than before",
     "no base for the next checkpoint",
     "no base for a read",
+    "several partition fields",
 )
 MUTANTS: dict[str, Mutant] = {
     "an entry that is revoked stays in the checkpoint": edited(
@@ -83,6 +84,9 @@ MUTANTS: dict[str, Mutant] = {
     "the rest of a table that is split is lost": edited(
         "azureblob_source.log.checkpoint.building:_written", "for start in starts", "for start in starts[:1]"
     ),
+    "a manifest has blobs of two partition fields": edited(
+        "azureblob_source.log.checkpoint.building:_written", "len(fields) > 1", "False"
+    ),
     "what is below the boundary is read": edited(
         "azureblob_source.log.checkpoint.manifest:without", 'table["version"], kept_from', 'table["version"], 0'
     ),
@@ -100,7 +104,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(seed: int) -> Counter[str]:
     """What has happened to a log; it has been compared at each version."""
     draws = Random(seed)
-    log, often = RandomLog(draws), draws.choice([0.2, 0.5, 1.0])
+    log = RandomLog(draws, repartitioned=draws.choice([0.0, 0.0, 0.1, 0.5]))
+    often = draws.choice([0.2, 0.5, 1.0])
     for _ in range(draws.choice([10, 30])):
         log.grow()
         if draws.random() < often:

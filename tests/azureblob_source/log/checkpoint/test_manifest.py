@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from datetime import date
 from typing import Any
 
 import fastavro
@@ -29,15 +30,8 @@ from tests.azureblob_source.log.checkpoint.live_tables import (
 def row(name: str, **given: Any) -> dict[str, Any]:
     """A blob of a live table."""
     found = {each.name: "x" if each.type == pa.string() else 1 for each in LIVE}
-    return {
-        **found,
-        "first_version": None,
-        "moved_in": None,
-        "lower_bounds": [],
-        "upper_bounds": [],
-        "name": name,
-        **given,
-    }
+    nulls = dict.fromkeys(("first_version", "moved_in", "partition_field"))
+    return {**found, **nulls, "lower_bounds": [], "upper_bounds": [], "name": name, **given}
 
 
 def table_of(*rows: dict[str, Any]) -> pa.Table:
@@ -77,6 +71,43 @@ def test_others_read_icebergs_fields(table: pa.Table) -> None:
         (each["status"], each["snapshot_id"], each["data_file"]["content"], each["data_file"]["file_format"])
         for each in found
     ]
+
+
+@pytest.mark.parametrize(
+    ("partition_field", "partition", "value"),
+    [
+        (None, "EWR", {}),
+        ("2 string", "a%2Fb", {"value": "a/b"}),
+        ("2 string", "%00", {"value": ""}),
+        ("2 string", None, {"value": None}),
+        ("3 int", "-7", {"value": -7}),
+        ("3 long", "9223372036854775807", {"value": 2**63 - 1}),
+        ("3 date", "1969-12-31", {"value": date(1969, 12, 31)}),
+        ("3 boolean", "false", {"value": False}),
+    ],
+)
+def test_the_partition_of_a_blob_is_the_value_of_its_partition_column(
+    partition_field: str | None, partition: str | None, value: dict[str, Any]
+) -> None:
+    rows = [row(f"{STREAM}/{number}.avro", partition=partition, partition_field=partition_field) for number in (1, 2)]
+    reader = fastavro.reader(io.BytesIO(stored(table_of(*rows))[0]))
+    schema: Any = reader.writer_schema
+    (of_file,) = (each["type"]["fields"] for each in schema["fields"] if each["name"] == "data_file")
+    (kind,) = (each["type"]["fields"] for each in of_file if each["field-id"] == 102)
+    column = 0 if partition_field is None else int(partition_field[0])
+    assert [999 + column] * bool(column) == [each["field-id"] for each in kind]
+    found: list[Any] = list(reader)
+    assert [value, value] == [each["data_file"]["partition"] for each in found]
+
+
+@pytest.mark.parametrize(
+    ("partition_field", "partition"),
+    [("2 int", "x"), ("2 int", "2147483648"), ("2 date", "x"), ("2 string", "%ED%A0%80"), ("2 x", "x"), ("x", "x")],
+)
+def test_a_partition_that_only_a_forged_manifest_can_have_is_not_written(partition_field: str, partition: str) -> None:
+    table = table_of(row(f"{STREAM}/1.avro", partition=partition, partition_field=partition_field))
+    with pytest.raises(CorruptError, match="Make it again"):
+        stored(table)
 
 
 def test_many_blobs_are_several_blocks_and_the_same_blobs_the_same_bytes() -> None:

@@ -26,7 +26,9 @@ from tests.azureblob_source.log.checkpoint.live_tables import (
 )
 
 NAME = checkpoint_name(STREAM, 7)
-MANIFEST = ManifestFile(manifest_name(STREAM, 7, "0" * 16), 900, 7, 3, 40, 500, 2, 6, None, 99, None, "São Paulo")
+MANIFEST = ManifestFile(
+    manifest_name(STREAM, 7, "0" * 16), 900, 7, 3, 40, 500, 2, 6, None, 99, None, "São Paulo", "2 string"
+)
 CHECKPOINT = LogCheckpoint(7, "log", "w7", "2026-01-01T00:00:00.000+00:00", 2, (3, 5), (MANIFEST,), {"n": 1})
 
 
@@ -40,6 +42,7 @@ def test_others_read_icebergs_fields() -> None:
     (found,) = list[Any](reader)
     assert (f"{ROOT}{MANIFEST.name}", 900) == (found["manifest_path"], found["manifest_length"])
     assert (8, 3, 8) == (found["sequence_number"], found["min_sequence_number"], found["added_snapshot_id"])
+    assert 2 == found["partition_spec_id"]
     assert (0, 3, 0) == (found["added_files_count"], found["existing_files_count"], found["deleted_files_count"])
     assert (0, 40, 0) == (found["added_rows_count"], found["existing_rows_count"], found["deleted_rows_count"])
     stated = {"format-version": "2", "snapshot-id": "8", "sequence-number": "8"}
@@ -126,3 +129,5 @@ def test_a_manifest_covers_what_its_blobs_have(table: Any) -> None:
     earliest = [row["earliest"] for row in rows]
     assert (None if None in earliest else min(earliest)) == found.earliest
     assert max(row["latest"] for row in rows) == found.latest
+    assert {row["partition_field"] for row in rows} == {found.partition_field}
+    assert int((found.partition_field or "0").split()[0]) == found.spec_id
