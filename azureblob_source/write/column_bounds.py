@@ -64,10 +64,14 @@ class ColumnBounds:
     columns: tuple[BoundedColumn, ...] = ()
 
     @classmethod
-    def of(cls, arrow: pa.Schema, avro: AvroSchema, names: Sequence[str] | None) -> ColumnBounds:
+    def of(
+        cls, arrow: pa.Schema, avro: AvroSchema, names: Sequence[str] | None, partition_column: str | None = None
+    ) -> ColumnBounds:
         """Of the columns `names`, by default the first that can have bounds. `ConfigurationError` if one cannot.
 
         arrow, avro: the schemas of the rows that are stored.
+        partition_column: is left out if partitions say its values, from which readers have its bounds, and else the
+          first by default.
         """
         types = {member.column: member.type for member in avro.row.fields}
         finders = {field.name: _finder(field.type, types[field.name]) for field in arrow if field.name in types}
@@ -78,7 +82,10 @@ class ColumnBounds:
                     f"Option `boundsColumns` names {name!r}, which is no column that can have bounds; these can: "
                     f"{', '.join(able) or 'none'}. Correct the name, or leave it out."
                 )
-        chosen = list(able)[:MOST_BOUNDS_COLUMNS] if names is None else names
+        if partition_column in types and _is_said_by_partitions(types[partition_column]):
+            able.pop(partition_column, None)
+        first = sorted(able, key=lambda name: name != partition_column)[:MOST_BOUNDS_COLUMNS]
+        chosen = first if names is None else [name for name in names if name in able]
         return cls(tuple(BoundedColumn(name, able[name]) for name in chosen))
 
     def of_groups(self, batch: pa.RecordBatch, starts: I64) -> list[Extremes]:
@@ -89,6 +96,12 @@ class ColumnBounds:
                 if found is None or found:
                     group[column.name] = found
         return list(groups)
+
+
+def _is_said_by_partitions(avro: AvroType) -> bool:
+    from azureblob_source.iceberg.partition import PartitionField  # noqa: PLC0415 - only for rows in partitions
+
+    return PartitionField.of(0, avro) is not None
 
 
 def joined(one: Extremes | None, other: Extremes) -> Extremes:

@@ -71,7 +71,7 @@ class WritePlan:
     def column_bounds(self) -> ColumnBounds:
         """What finds the bounds of columns. `ConfigurationError` if one that option `boundsColumns` names has none."""
         stored = self.options.router.written_schema(self.arrow)
-        return ColumnBounds.of(stored, self.avro, self.options.bounds_columns)
+        return ColumnBounds.of(stored, self.avro, self.options.bounds_columns, self.partition_column)
 
     @property
     def of_commit(self) -> CommitPlan:

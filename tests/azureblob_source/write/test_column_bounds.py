@@ -96,14 +96,15 @@ def _array(random: Random, kind: str, count: int) -> pa.Array:
 
 
 def _rows(random: Random) -> list[pa.RecordBatch]:
-    """Batches of one schema, with a column `part` of a few values."""
+    """Batches of one schema, with columns `part` and `code` of a few values."""
     kinds = random.choices(sorted(KINDS), k=random.randint(1, 4))
     parts = random.choice([["a"], ["a", "b"], [str(number) for number in range(50)]])
     batches = []
     for _ in range(random.randint(1, 3)):
         count = random.choice([1, 2, 9, 120])
         columns = {f"{kind} {place}": _array(random, kind, count) for place, kind in enumerate(kinds)}
-        batches.append(pa.record_batch({"part": pa.array(random.choices(parts, k=count)), **columns}))
+        codes = pa.array(random.choices(parts, k=count))
+        batches.append(pa.record_batch({"part": codes, "code": codes, **columns}))
     return batches
 
 
@@ -126,7 +127,7 @@ def _check_task(random: Random, batches: Sequence[pa.RecordBatch], seen: Counter
     fits = len({part for batch in batches for part in batch["part"].to_pylist()}) * len(plan.arrow) <= MOST_OF_BATCH
     for blob in from_json(to_json(entry), "x").blobs:
         rows = pa.Table.from_batches(decode_blob(stored[blob.name], blob=blob.name, reader=plan.avro, columns=None))
-        for name in rows.column_names:
+        for name in {*rows.column_names} - {"part"}:  # whose bounds readers have from partitions
             kind = name.rpartition(" ")[0] or "code"
             bounds = blob.bounds.get(name)
             seen[f"{kind} {'unbounded' if bounds is None else 'bounded'}"] += 1
@@ -231,11 +232,15 @@ def test_a_text_above_all_that_begin_so() -> None:
 
 
 def _columns_of(count: int, parts: int = 1, **options: Any) -> set[tuple[str, ...]]:
-    """The columns with bounds in the blobs of a task whose rows have `count` columns of numbers and `parts` routes."""
+    """The columns with bounds in the blobs of a task whose rows have `count` columns of numbers and `parts` routes.
+
+    Another column names the partitions.
+    """
     names = [f"c{number}" for number in range(count)]
-    rows = pa.record_batch({"t": [[1]] * parts, **{name: list(range(parts)) for name in names}})
+    parted = pa.array(range(parts), options.pop("parted", pa.int32()))
+    rows = pa.record_batch({"t": [[1]] * parts, **{name: list(range(parts)) for name in names}, "of": parted})
     account = new_account()
-    plan = plan_of(rows.schema, partitionColumn="c0", **options)
+    plan = plan_of(rows.schema, partitionColumn="of", **options)
     return {tuple(blob.bounds) for blob in stage_rows(account.container("container"), plan, [rows]).blobs}
 
 
@@ -250,6 +255,14 @@ def test_the_first_columns_have_bounds_or_those_that_are_named() -> None:
     assert {()} == _columns_of(20, parts=257)
 
 
+def test_a_partition_column_has_no_bounds_if_partitions_say_its_values_and_is_the_first_if_not() -> None:
+    assert {("c0", "c1")} == _columns_of(2)
+    assert {("c1",)} == _columns_of(2, boundsColumns="of,c1")
+    assert {("of", "c0")} == _columns_of(1, parted=pa.float64())
+    assert {("c0", "of")} == _columns_of(1, parted=pa.float64(), boundsColumns="c0,of")
+    assert {("of", *(f"c{number}" for number in range(15)))} == _columns_of(20, parted=pa.float64())
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -257,8 +270,8 @@ def test_the_first_columns_have_bounds_or_those_that_are_named() -> None:
             {"boundsColumns": "c0,c9"},
             "Option `boundsColumns` names 'c9', which is no column that can have bounds; these ",
         ),
-        ({"boundsColumns": "t"}, "names 't', which is no column that can have bounds; these can: c0, c1. Correct the"),
-        ({"boundsColumns": "c0", "dropRoutingColumns": True}, "names 'c0', which is no .*; these can: c1. Correct"),
+        ({"boundsColumns": "t"}, "names 't', which is no column that can have bounds; these can: c0, c1, of. Correct"),
+        ({"boundsColumns": "of", "dropRoutingColumns": True}, "names 'of', which is no .*; these can: c0, c1. Correct"),
         ({"boundsColumns": "none,c0"}, "names 'none', which is no column"),
     ],
 )
