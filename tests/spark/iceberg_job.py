@@ -77,12 +77,13 @@ class Job:
         """The rows of a stream, read as an Iceberg table."""
         return self.spark.read.format("iceberg").options(**options).load(self._path(stream))
 
-    def planned(self, stream: str, column: str | None = None, value: Any = None) -> int:
+    def planned(self, stream: str, column: str | None = None, *value: Any, operation: str = "equal") -> int:
         """The number of files that Iceberg plans to read, for the rows with a value or for all."""
         jvm: Any = self.spark._jvm
         scan = self.java_table(stream).newScan()
         if column is not None:
-            scan = scan.filter(jvm.org.apache.iceberg.expressions.Expressions.equal(column, value))
+            condition = getattr(jvm.org.apache.iceberg.expressions.Expressions, operation)
+            scan = scan.filter(condition(column, *value))
         tasks, count = scan.planFiles().iterator(), 0
         while tasks.hasNext():
             tasks.next()
@@ -99,6 +100,11 @@ class Job:
         """The ids of the table's snapshots."""
         rows = self.spark.read.format("iceberg").load(f"{self._path(stream)}#snapshots").collect()
         return sorted(row.snapshot_id for row in rows)
+
+    def partitions(self, stream: str) -> list[Any]:
+        """The table's partitions, each with its numbers of rows and files."""
+        rows = self.spark.read.format("iceberg").load(f"{self._path(stream)}#partitions").collect()
+        return sorted(([*row.partition, row.record_count, row.file_count] for row in rows), key=repr)
 
     def command(self, name: str, stream: str, *arguments: str) -> None:
         """Run a command on a stream."""
@@ -189,6 +195,66 @@ def evolved(job: Job) -> Any:
     }
 
 
+LONG = "flights of 2013-01-31 from "
+PARTITIONS: dict[str, tuple[str, Any]] = {
+    f"'{LONG}EWR'": (f"'{LONG}JFK'", LONG + "EWR"),
+    "-2147483648": ("2147483647", -(2**31)),
+    "9223372036854775807L": ("-1L", 2**63 - 1),
+    "DATE'9999-12-31'": ("DATE'2013-01-31'", "9999-12-31"),
+    "true": ("false", True),
+    "1.5D": ("2.5D", 1.5),
+}
+"""SQL of a value of the partition column: of another one, and the value as Iceberg's expressions have it."""
+
+
+def partition_types(job: Job) -> Any:
+    """By SQL of a value: rows of the stream that is partitioned by it, another value and null, and files planned."""
+    found = {}
+    for number, (value, (other, java)) in enumerate(PARTITIONS.items()):
+        stream, options = f"partition_types/{number}", {"partitionColumn": "of", "boundsColumns": "none"}
+        query = f"SELECT * FROM VALUES ({value}, 1), ({other}, 2), (NULL, 3), ({value}, 4) AS t(of, n)"
+        job.write(stream, query, **options)
+        rows = job.table(stream)
+        found[value] = {
+            "written": typed(job.spark.sql(f"SELECT CAST(of AS STRING), n FROM ({query})")),
+            "rows": typed(rows.selectExpr("CAST(of AS STRING)", "n")),
+            "with": sorted(row.n for row in rows.where(f"of = {value}").collect()),
+            "planned": [
+                job.planned(stream, "of", java),
+                job.planned(stream, "of", operation="isNull"),
+                job.planned(stream, "of", operation="notNull"),
+            ],
+        }
+    return found
+
+
+def repartitioned(job: Job) -> Any:
+    """Other partition columns and none, one that widens, and one that is not in the rows; some files of each remain."""
+    rows = "SELECT CAST({0} AS {1}) AS key, 'EWR' AS origin, {0} AS n UNION ALL SELECT {0} + 10, NULL, {0} + 10"
+    versions = [
+        ("INT", {"partitionColumn": "key"}),
+        ("INT", {"partitionColumn": "origin"}),
+        ("INT", {}),
+        ("BIGINT", {"partitionColumn": "key"}),
+        ("BIGINT", {"partitionColumn": "origin", "dropRoutingColumns": "true"}),
+    ]
+    specs = []
+    for number, (kind, options) in enumerate(versions):
+        job.write("repartitioned", rows.format(number, kind), **options)
+        specs.append(job.java_table("repartitioned").spec().toString().split())
+    return {
+        "rows": shown(job.table("repartitioned")),
+        "specs": [["".join(spec[1:-1])] for spec in specs],
+        "key 0": job.planned("repartitioned", "key", 0),
+        "key 3": job.planned("repartitioned", "key", 3),
+        "no key": job.planned("repartitioned", "key", operation="isNull"),
+        "of EWR": sorted(row.n for row in job.table("repartitioned").where("origin = 'EWR'").collect()),
+        "snapshots": job.snapshots("repartitioned"),
+        "at the fourth": len(shown(job.table("repartitioned", **{"snapshot-id": "4"}))),
+        "counts": [list(row) for row in job.table("repartitioned").groupBy("key").count().orderBy("key").collect()],
+    }
+
+
 def partitions(job: Job) -> Any:
     """Partitions with names that need an escape, and plans that leave files out."""
     stream = "a stream/of two levels"
@@ -196,10 +262,20 @@ def partitions(job: Job) -> Any:
     job.write(stream, rows, partitionColumn="origin")
     job.write(stream, "SELECT 'EWR' AS origin, 200 AS n", partitionColumn="origin")
     planned = {"EWR": ("origin", "EWR"), "empty": ("origin", ""), "200": ("n", 200)}
+    of_nulls = {"null": "isNull", "not null": "notNull"}
+    of_ewr = job.table(stream).where("origin = 'EWR'")
+    aggregated: Any = of_ewr.selectExpr("count(*)", "min(n)", "max(n)")
     return {
+        "partitions": job.partitions(stream),
         "rows": shown(job.table(stream)),
-        "EWR": shown(job.table(stream).where("origin = 'EWR'")),
-        "planned": {"all": job.planned(stream), **{name: job.planned(stream, *of) for name, of in planned.items()}},
+        "EWR": shown(of_ewr),
+        "aggregated": [list(row) for row in aggregated.collect()],
+        "aggregated from metadata": "BatchScan" not in aggregated._jdf.queryExecution().toString(),
+        "planned": {
+            "all": job.planned(stream),
+            **{name: job.planned(stream, *of) for name, of in planned.items()},
+            **{name: job.planned(stream, "origin", operation=of) for name, of in of_nulls.items()},
+        },
     }
 
 
@@ -226,7 +302,19 @@ def by_command(job: Job) -> Any:
     return {"rows": shown(job.table("by_command"))}
 
 
-SCENARIOS = (types, given_types, codecs, generic, evolved, partitions, overwritten, vacuumed, by_command)
+SCENARIOS = (
+    types,
+    given_types,
+    codecs,
+    generic,
+    evolved,
+    partitions,
+    partition_types,
+    repartitioned,
+    overwritten,
+    vacuumed,
+    by_command,
+)
 
 
 def main(connection: str, account: str, key: str, port: str) -> int:

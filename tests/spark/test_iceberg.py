@@ -83,13 +83,35 @@ def test_each_version_is_read_by_its_snapshot_id(found: dict[str, Any]) -> None:
     assert found["evolved"]["rows"] == after
 
 
-def test_bounds_leave_files_of_other_partitions_out(found: dict[str, Any]) -> None:
+def test_files_of_other_partitions_are_left_out(found: dict[str, Any]) -> None:
     partitions = found["partitions"]
     rows = [("", 3), ("EWR", 1), ("EWR", 200), ("a/b c=%", 2), ("ü", 5), (None, 4)]
     assert sorted(rows, key=repr) == sorted(((row["origin"], row["n"]) for row in partitions["rows"]), key=repr)
     assert [1, 200] == sorted(row["n"] for row in partitions["EWR"])
-    # The file of the partition without a value has no bounds of that column.
-    assert {"all": 6, "EWR": 2 + 1, "empty": 1 + 1, "200": 1} == partitions["planned"]
+    assert {"all": 6, "EWR": 2, "empty": 1, "null": 1, "not null": 5, "200": 1} == partitions["planned"]
+    assert [["", 1, 1], ["EWR", 2, 2], ["a/b c=%", 1, 1], ["ü", 1, 1], [None, 1, 1]] == partitions["partitions"]
+    assert ([[2, 1, 200]], True) == (partitions["aggregated"], partitions["aggregated from metadata"])
+
+
+def test_partitions_of_other_types(found: dict[str, Any]) -> None:
+    for value, of_type in found["partition_types"].items():
+        assert of_type["written"] == of_type["rows"], value
+        assert [1, 4] == of_type["with"], value
+        has_field = value != "1.5D"  # texts do not say the values of doubles
+        assert ([2, 1, 3] if has_field else [4, 4, 4]) == of_type["planned"], value
+
+
+def test_other_partition_columns_and_one_that_is_widened(found: dict[str, Any]) -> None:
+    repartitioned = found["repartitioned"]
+    origins = {number: None if number in (4, 14) or number >= 10 else "EWR" for number in (*range(5), *range(10, 15))}
+    rows = [{"key": number, "origin": origin, "n": number} for number, origin in origins.items()]
+    assert sorted(rows, key=repr) == repartitioned["rows"]
+    by_key, by_origin, none = ["1000:key:identity(1)"], ["1001:origin:identity(2)"], [""]
+    assert [by_key, by_origin, none, by_key, none] == repartitioned["specs"]
+    assert [1, 1, 0] == [repartitioned[name] for name in ("key 0", "key 3", "no key")]
+    assert [0, 1, 2, 3] == repartitioned["of EWR"]
+    assert ([4, 5], 8) == (repartitioned["snapshots"], repartitioned["at the fourth"]), "from the widening on"
+    assert [[number, 1] for number in (*range(5), *range(10, 15))] == repartitioned["counts"]
 
 
 def test_an_overwrite_leaves_no_snapshot_that_cannot_be_read(found: dict[str, Any]) -> None:
