@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from azureblob_source.iceberg.partition import UNPARTITIONED, last_field_id, partition_spec
-from azureblob_source.iceberg.schema import check_written, ids_in, name_mapping, table_schema
+from azureblob_source.iceberg.schema import check_written, ids_in, name_mapping, schema_id, table_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,14 +59,14 @@ class TableSnapshot:
 class IcebergTable:
     """An Iceberg table. uuid: see `table_uuid`. location: the path above its metadata.
 
-    schemas: all so far, by schema id, as JSON without the id; those of snapshots that are gone stay, so that no id is
-      given twice. mapping: the names of columns in the blobs. snapshots: as JSON, in order of versions.
+    schemas: all so far, by `schema_id`, as JSON without the id; those of snapshots that are gone stay, so that no
+      field id is given twice. mapping: the names of columns in the blobs. snapshots: as JSON, in order of versions.
     specs, spec_id: ids of the partition specs of their blobs, and that of the newest ones.
     """
 
     uuid: str
     location: str
-    schemas: tuple[Mapping[str, Any], ...] = ()
+    schemas: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     schema_id: int = 0
     last_column_id: int = 0
     mapping: Sequence[Mapping[str, Any]] = ()
@@ -82,24 +82,26 @@ class IcebergTable:
     @property
     def field_ids(self) -> dict[str, int]:
         """The ids of all columns so far, by path."""
-        return {path: id_ for schema in self.schemas for path, id_ in ids_in(schema).items()}
+        return {path: id_ for schema in self.schemas.values() for path, id_ in ids_in(schema).items()}
 
     def with_rows(self, rows: AvroSchema, written: Sequence[AvroSchema], ids: Mapping[str, int]) -> IcebergTable:
         """The table with the schema of these rows. written: the schemas of the blobs. ids: of paths, old ones too.
 
         A table whose columns have other ids begins again: it has one mapping of names for all its snapshots. So does
-        one of which a partition column was widened: readers have one type for its values in all snapshots.
+        one of which a partition column was widened, as readers have one type for its values in all snapshots, and one
+        with another schema of the same id.
         `NotInIcebergError` says why Iceberg's readers would not read the rows as they are.
         """
         check_written(rows, written)
         schema = table_schema(rows, ids)
+        of_schema = schema_id(schema)
         other = any(ids.get(path) != id_ for path, id_ in self.field_ids.items()) or self._is_widened(schema)
+        other = other or self.schemas.get(of_schema, schema) != schema
         before = IcebergTable(self.uuid, self.location) if other else self
-        schemas = before.schemas if schema in before.schemas else (*before.schemas, schema)
         return replace(
             before,
-            schemas=schemas,
-            schema_id=schemas.index(schema),
+            schemas={**before.schemas, of_schema: schema},
+            schema_id=of_schema,
             last_column_id=max(ids.values(), default=0),
             mapping=name_mapping(rows, ids),
         )
@@ -172,7 +174,7 @@ def to_json(table: IcebergTable) -> bytes:
         "last-updated-ms": newest["timestamp-ms"],
         "last-column-id": table.last_column_id,
         "current-schema-id": table.schema_id,
-        "schemas": [{"schema-id": place, **schema} for place, schema in enumerate(table.schemas)],
+        "schemas": [{"schema-id": id_, **schema} for id_, schema in table.schemas.items()],
         "default-spec-id": table.spec_id,
         "partition-specs": table.partition_specs,
         "last-partition-id": last_field_id(table.specs),
@@ -197,13 +199,13 @@ def from_json(data: bytes) -> IcebergTable:
     document = json.loads(data)
     if any(each["summary"][VERSION] != str(each["snapshot-id"] - 1) for each in document["snapshots"]):
         raise ValueError("it has a snapshot that is no version of the log")
-    schemas = {each["schema-id"]: each for each in document["schemas"]}
     return IcebergTable(
         uuid=str(document["table-uuid"]),
         location=str(document["location"]),
-        schemas=tuple(
-            {key: value for key, value in schemas[place].items() if key != "schema-id"} for place in range(len(schemas))
-        ),
+        schemas={
+            int(each["schema-id"]): {key: value for key, value in each.items() if key != "schema-id"}
+            for each in document["schemas"]
+        },
         schema_id=int(document["current-schema-id"]),
         last_column_id=int(document["last-column-id"]),
         mapping=json.loads(document["properties"]["schema.name-mapping.default"]),

@@ -2,6 +2,7 @@
 
 reader schema ─► table_schema    columns with ids, or why there is no table
               ─► name_mapping    the names of these ids in the blobs
+              ─► schema_id       of columns, the same wherever they are
 writer schemas ─► check_written  whether Iceberg's readers make the same rows of the blobs as this package does
 
 The types are those of format version 2 that Iceberg's Java readers take from Avro files. They go through all of a
@@ -11,6 +12,8 @@ https://iceberg.apache.org/spec/#avro
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any
 
 from azureblob_source.iceberg.field_ids import inner_types, path_of
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from arrow_avro import AvroSchema, AvroType
 
 _MAX_PRECISION = 38
+_SPARE_BITS = 2
+"""Of a digest: the id is an int of Java's, and a program that adds a schema takes the next one."""
 _NULL = "null"
 _PRIMITIVES = {
     ("null", ""): _NULL,
@@ -53,6 +58,12 @@ def table_schema(rows: AvroSchema, ids: Mapping[str, int]) -> dict[str, Any]:
     """
     _check_ambiguous(rows.row)
     return _Renderer(ids).struct(rows.row, "")
+
+
+def schema_id(struct: Mapping[str, Any]) -> int:
+    """The id of a schema that `table_schema` has made, in a table and in manifests, which are written before it."""
+    digest = hashlib.sha256(json.dumps(struct).encode()).digest()
+    return int.from_bytes(digest[:4]) >> _SPARE_BITS
 
 
 def name_mapping(rows: AvroSchema, ids: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -97,7 +97,8 @@ def make_checkpoint(
             logger.warning(text, log.stream, last.version)
             return None
         entries = log.live_entries(last.version) if most is None else log.recent_entries(oldest, end)
-        made = begun(entries, log.checkpoints, columns_of(log, newest))
+        log.checkpoints.columns = columns = columns_of(log, newest)
+        made = begun(entries, log.checkpoints, columns)
     log.checkpoints.put(made, replaces=rebuild or (newest is not None and made.version == newest.version))
     log.notes.checkpoint = made.version
     logger.debug("%s: checkpoint at version %d: %d live blobs", log.stream, made.version, made.blobs)
@@ -126,7 +127,8 @@ def _extended(log: CommitLog, last: LogEntry, bases: Iterable[LogCheckpoint], mo
             if base.version == last.version and base.oldest >= log.kept_from:
                 return base
             later = entries[1:] or entries
-            made = extended(base, later, log.checkpoints, columns_of(log, base), log.kept_from)
+            log.checkpoints.columns = columns = columns_of(log, base)
+            made = extended(base, later, log.checkpoints, columns, log.kept_from)
         except UNUSABLE as error:
             warn_unusable(base, error)
             continue

@@ -30,7 +30,7 @@ from arrow_avro import (
     header_schema,
     read_header,
 )
-from azureblob_source.iceberg.partition import PartitionField
+from azureblob_source.iceberg.partition import UNPARTITIONED, PartitionField, partition_spec
 from azureblob_source.log.checkpoint.live_table import LIVE
 from azureblob_source.log.naming import NOT_DATA, partition_value
 from foundation.errors import CorruptError
@@ -143,18 +143,31 @@ def _reader(columns: tuple[str, ...] | None) -> AvroSchema:
     return header_schema(json.dumps({"type": "record", "name": "manifest_entry", "fields": entry}), blob="a manifest")
 
 
-def manifest_bytes(table: pa.Table, snapshot_id: int, root: str) -> bytes:
+def manifest_bytes(table: pa.Table, root: str, columns: Mapping[str, Any] | None = None) -> bytes:
     """A manifest of a live table whose blobs have one partition field, as the blob that is stored.
 
-    `CorruptError` if the table is from a forged manifest.
+    columns: Iceberg's schema of the blobs; None if it has none. `CorruptError` if the table is from a forged manifest.
     """
     try:
         fields = [None if text is None else PartitionField.parse(text) for text in pc.unique(table[FIELD]).to_pylist()]
         (of,) = fields or [None]
-        rows = _entries(table.combine_chunks(), snapshot_id, root, of)
+        rows = _entries(table.combine_chunks(), root, of)
     except (ValueError, OverflowError) as error:
         raise CorruptError("write", "a manifest", f"{error!r}", REBUILD) from error
-    return avro_file(rows, _schema(of), {ROOT: root.encode(), "format-version": b"2", "content": b"data"})
+    of_table = {} if columns is None else _of_table(columns, UNPARTITIONED if of is None else of.column_id)
+    return avro_file(rows, _schema(of), {ROOT: root.encode(), "format-version": b"2", "content": b"data", **of_table})
+
+
+def _of_table(columns: Mapping[str, Any], spec_id: int) -> dict[str, bytes]:
+    """What the header says of the table."""
+    names = {each["id"]: each["name"] for each in columns["fields"]}
+    spec = partition_spec(spec_id, names.get(spec_id, ""))
+    return {
+        "schema": json.dumps(columns).encode(),
+        "schema-id": str(columns["schema-id"]).encode(),
+        "partition-spec": json.dumps(spec["fields"]).encode(),
+        "partition-spec-id": str(spec_id).encode(),
+    }
 
 
 def avro_file(rows: pa.RecordBatch, schema: AvroSchema, metadata: Mapping[str, bytes]) -> bytes:
@@ -194,8 +207,8 @@ def _digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()[:SYNC_SIZE]
 
 
-def _entries(table: pa.Table, snapshot_id: int, root: str, of: PartitionField | None = None) -> pa.RecordBatch:
-    """The rows of a manifest. Blobs of the table were added by earlier snapshots, so each states its own number."""
+def _entries(table: pa.Table, root: str, of: PartitionField | None = None) -> pa.RecordBatch:
+    """The rows of a manifest. Each blob states the snapshot that has added it: that of its version."""
     count = table.num_rows
     schema = arrow_schema(_schema(of))
     kind = schema.field("data_file").type
@@ -220,7 +233,7 @@ def _entries(table: pa.Table, snapshot_id: int, root: str, of: PartitionField | 
     }
     arrays = {
         "status": constant(_EXISTING, pa.int32()),
-        "snapshot_id": constant(snapshot_id, pa.int64()),
+        "snapshot_id": sequence,
         "sequence_number": sequence,
         "file_sequence_number": sequence,
         "data_file": pa.StructArray.from_arrays([of_file[each.name] for each in kind], fields=list(kind)),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from azure_account.container import BlobContainer
+    from azureblob_source.log.checkpoint.table_columns import TableColumns
     from azureblob_source.log.checkpoint.tail import TailEffect
 
 logger = logging.getLogger("azureblob_source")
@@ -45,6 +46,8 @@ class LogCheckpointStore:
         self._container, self._stream = container, stream
         self.root = root(container.url)
         """What stands before the names of blobs in the paths that are written."""
+        self.columns: TableColumns | None = None
+        """What the manifests that are written say of the columns of their blobs."""
         self._last: tuple[str, pa.Table] | None = None
         """The manifest written last, which the next checkpoint is likely to need."""
         self._found: LogCheckpoint | None = None
@@ -115,7 +118,8 @@ class LogCheckpointStore:
 
     def write(self, table: pa.Table, version: int) -> ManifestFile:
         """Put a manifest of the checkpoint at `version`. Its name is that of its bytes, so to put it twice is safe."""
-        data = manifest_bytes(table, version + 1, self.root)
+        fingerprints = table["schema"].unique().to_pylist()
+        data = manifest_bytes(table, self.root, None if self.columns is None else self.columns.schema(fingerprints))
         name = manifest_name(self._stream, version, digest_of(data))
         outcome = self._container.put(name, data)
         if not isinstance(outcome, Done):

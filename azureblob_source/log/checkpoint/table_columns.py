@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from arrow_avro import superset
 from azureblob_source.iceberg.field_ids import assigned, path_of
 from azureblob_source.iceberg.partition import PartitionField, value_in
+from azureblob_source.iceberg.schema import NotInIcebergError, schema_id, table_schema
 from azureblob_source.iceberg.single_value import encoded
 from azureblob_source.log.naming import partition_value
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from arrow_avro import AvroField, AvroSchema
     from azureblob_source.log.entry import BlobEntry, Bound
@@ -26,7 +30,7 @@ class TableColumns:
 
     def __init__(self, before: Mapping[str, int], schema_of: Callable[[str], AvroSchema | None]) -> None:
         self.ids = dict(before)
-        self._schema_of = schema_of
+        self._schema_of = cache(schema_of)
         self._members: dict[str, Mapping[str, tuple[int, AvroField]]] = {}
 
     def described(self, blob: BlobEntry) -> tuple[str | None, ById, ById]:
@@ -49,6 +53,16 @@ class TableColumns:
                     lower.append((id_, low))
                     upper.append((id_, high))
         return partition_field, lower, upper
+
+    def schema(self, fingerprints: Iterable[str]) -> dict[str, Any] | None:
+        """Iceberg's schema of blobs with these writer schemas, as JSON. None if there is none."""
+        written = [self._schema_of(each) for each in fingerprints]
+        try:
+            rows = superset([each for each in written if each is not None])
+            struct = table_schema(rows, assigned(rows, self.ids))
+        except (NotInIcebergError, ConfigurationError):
+            return None
+        return None if None in written else {"schema-id": schema_id(struct), **struct}
 
     def members(self, fingerprint: str) -> Mapping[str, tuple[int, AvroField]]:
         """The columns of a writer schema, each with its id."""

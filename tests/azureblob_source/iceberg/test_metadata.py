@@ -53,10 +53,10 @@ def test_pyiceberg_reads_the_table() -> None:
     assert (table_uuid("log"), LOCATION) == (str(found.table_uuid), found.location)
     columns = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "origin", StringType()))
     assert columns == found.schema()
-    assert (0, True, 2) == (found.schema().schema_id, found.spec().is_unpartitioned(), found.last_column_id)
+    assert (True, 2) == (found.spec().is_unpartitioned(), found.last_column_id)
     current = found.current_snapshot()
     assert current is not None and current.summary is not None
-    assert (7, 7, None, 0) == (
+    assert (7, 7, None, found.schema().schema_id) == (
         current.snapshot_id,
         current.sequence_number,
         current.parent_snapshot_id,
@@ -80,9 +80,10 @@ def test_snapshots_follow_each_other_and_keep_their_schema() -> None:
     table = with_rows(table, ids, first).with_snapshot(snapshot(9))
     found = read(table)
     kept = [(each.snapshot_id, each.parent_snapshot_id, each.schema_id) for each in found.snapshots]
-    assert [(1, None, 0), (6, 1, 1), (10, 6, 0)] == kept
+    narrow, wide = (each.schema_id for each in found.schemas)
+    assert [(1, None, narrow), (6, 1, wide), (10, 6, narrow)] == kept
     assert [IntegerType(), LongType()] == [each.find_type("id") for each in found.schemas]
-    assert (0, 2, 10) == (found.current_schema_id, found.last_column_id, found.last_sequence_number)
+    assert (narrow, 2, 10) == (found.current_schema_id, found.last_column_id, found.last_sequence_number)
     assert [1, 6, 10] == [each.snapshot_id for each in found.snapshot_log]
 
 
@@ -167,6 +168,14 @@ def test_a_table_begins_anew_if_a_partition_column_is_widened() -> None:
     again = with_rows(table.with_snapshot(snapshot(4, specs=(2, 1))), ids, narrow, wide)
     assert ((), 1, ids) == (again.snapshots, len(again.schemas), again.field_ids)
     assert [1, 2] == [each.spec_id for each in read(again.with_snapshot(snapshot(5, specs=(2, 1)))).partition_specs]
+
+
+def test_a_table_begins_anew_if_two_schemas_have_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("azureblob_source.iceberg.metadata.schema_id", lambda _: 7)
+    table = with_rows(NEW, {}, schema(id="int")).with_snapshot(snapshot(3))
+    assert 1 == len(with_rows(table, {}, schema(id="int")).snapshots)
+    again = with_rows(table, {}, schema(id="long"))
+    assert ((), ["long"]) == (again.snapshots, [each["type"] for each in again.schemas[7]["fields"]])
 
 
 @pytest.mark.parametrize("summary", [{"azureblob.version": "4"}, {"operation": "append"}])

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import logging
 import random
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
 
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, Fault, FaultInjector, LateEffect, LostAnswer, ProcessDied, on
@@ -120,7 +123,35 @@ def test_columns_keep_their_ids(account: MemoryAccount) -> None:
     TableWriter(account, pa.schema([("delay", pa.float64()), ("id", pa.int64()), ("origin", pa.string())])).write(1)
     table = iceberg_table(account.container("container"))
     assert {"id": 1, "origin": 2, "delay": 3} == {each.name: each.field_id for each in table.schema().fields}
-    assert [0, 1] == [each.schema_id for each in table.snapshots()]
+    assert [each.schema_id for each in table.metadata.schemas] == [each.schema_id for each in table.snapshots()]
+
+
+@pytest.mark.parametrize("interval", ["1", "2"])
+def test_a_manifest_has_the_schema_of_its_blobs_by_the_id_that_the_table_gives_it(
+    account: MemoryAccount, interval: str
+) -> None:
+    TableWriter(account, checkpointInterval=interval).write(0)
+    more = pa.schema([("delay", pa.float64()), ("id", pa.int64()), ("origin", pa.string())])
+    TableWriter(account, more, checkpointInterval=interval).write(1)
+    table = iceberg_table(account.container("container"))
+    of_table = {each.schema_id: each.model_dump(by_alias=True) for each in table.metadata.schemas}
+    (manifest,) = table.inspect.manifests()["path"].to_pylist()
+    file: Any = fastavro.reader(table.io.new_input(manifest).open())
+    assert of_table[table.schema().schema_id] == Schema.model_validate_json(file.metadata["schema"]).model_dump(
+        by_alias=True
+    )
+    assert str(table.schema().schema_id) == file.metadata["schema-id"]
+    assert [1, 2] == [each["snapshot_id"] for each in file]
+
+
+def test_a_manifest_of_blobs_that_iceberg_cannot_read_has_no_schema(account: MemoryAccount) -> None:
+    writer = TableWriter(account, pa.schema([("id", pa.int64()), ("at", pa.timestamp("us"))]))
+    writer.write_rows(pa.RecordBatch.from_pylist([{"id": 1, "at": 0}], writer.schema), 0)
+    log = writer.log
+    checkpoint = log.checkpoints.find(0)
+    assert checkpoint is not None
+    file: Any = fastavro.reader(io.BytesIO(writer.container.get(checkpoint.manifests[0].name).data))
+    assert ("schema" in file.metadata, 1) == (False, len(list(file)))
 
 
 def test_an_overwrite_leaves_no_snapshot_whose_blobs_are_gone(account: MemoryAccount) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import date
 from typing import Any
 
@@ -44,8 +45,13 @@ def named(data: bytes, version: int = 7) -> str:
 
 def stored(table: pa.Table) -> tuple[bytes, str]:
     """A manifest, and its name."""
-    data = manifest_bytes(table, 8, ROOT)
+    data = manifest_bytes(table, ROOT, {"schema-id": 3, "type": "struct", "fields": []})
     return data, named(data)
+
+
+def header_of(data: bytes) -> dict[str, str]:
+    found: Any = fastavro.reader(io.BytesIO(data))
+    return dict(found.metadata)
 
 
 @given(tables)
@@ -67,7 +73,7 @@ def test_others_read_icebergs_fields(table: pa.Table) -> None:
     assert [each["rows"] for each in rows] == [each["data_file"]["record_count"] for each in found]
     assert [each["size"] for each in rows] == [each["data_file"]["file_size_in_bytes"] for each in found]
     assert [each["version"] + 1 for each in rows] == [each["sequence_number"] for each in found]
-    assert [(0, 8, 0, "AVRO")] * len(rows) == [
+    assert [(0, each["version"] + 1, 0, "AVRO") for each in rows] == [
         (each["status"], each["snapshot_id"], each["data_file"]["content"], each["data_file"]["file_format"])
         for each in found
     ]
@@ -110,6 +116,20 @@ def test_a_partition_that_only_a_forged_manifest_can_have_is_not_written(partiti
         stored(table)
 
 
+BY_N = [{"source-id": 1, "field-id": 1000, "name": "ü", "transform": "identity"}]
+
+
+@pytest.mark.parametrize(("partition_field", "spec_id", "spec"), [(None, "0", []), ("1 int", "1", BY_N)])
+def test_the_header_has_what_icebergs_format_requires(partition_field: str | None, spec_id: str, spec: Any) -> None:
+    table = table_of(row(f"{STREAM}/1.avro", partition="7", partition_field=partition_field))
+    columns = {"schema-id": 3, "type": "struct", "fields": [{"id": 1, "name": "ü", "required": True, "type": "int"}]}
+    found = header_of(manifest_bytes(table, ROOT, columns))
+    texts = {"format-version": "2", "content": "data", "schema-id": "3", "partition-spec-id": spec_id}
+    assert texts == {key: found[key] for key in texts}
+    assert (columns, spec) == (json.loads(found["schema"]), json.loads(found["partition-spec"]))
+    assert not {"schema", "partition-spec"} & header_of(manifest_bytes(table, ROOT)).keys()
+
+
 def test_many_blobs_are_several_blocks_and_the_same_blobs_the_same_bytes() -> None:
     table = table_of(*(row(f"{STREAM}/{number}.avro", version=number) for number in range(1000)))
     data, name = stored(table)
@@ -141,7 +161,7 @@ def test_a_blob_that_is_no_data_of_the_stream_is_refused(name: str) -> None:
 
 
 def test_a_path_under_another_root_is_refused() -> None:
-    data = with_header(manifest_bytes(table_of(row(f"{STREAM}/1.avro")), 8, "x/"), {manifest.ROOT: b"y/"})
+    data = with_header(manifest_bytes(table_of(row(f"{STREAM}/1.avro")), "x/"), {manifest.ROOT: b"y/"})
     with pytest.raises(CorruptError, match=r"which is no data of flüge/a"):
         manifest_table(data, named(data), STREAM)
 
@@ -172,7 +192,7 @@ def test_another_manifest_under_the_name_is_unusable() -> None:
 @pytest.mark.parametrize("metadata", [{}, {manifest.ROOT: b"\xff"}])
 def test_a_forged_manifest_is_unusable(metadata: dict[str, bytes]) -> None:
     schema = manifest._schema()
-    rows = manifest._entries(table_of(row(f"{STREAM}/1.avro")), 8, ROOT)
+    rows = manifest._entries(table_of(row(f"{STREAM}/1.avro")), ROOT)
     data = avro_file(rows, schema, metadata)
     with pytest.raises(UNUSABLE):
         manifest_table(data, named(data), STREAM)

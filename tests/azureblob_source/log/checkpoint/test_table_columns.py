@@ -68,3 +68,13 @@ def test_without_a_schema_nothing_is_known() -> None:
     columns = TableColumns({}, lambda _: None)
     blob = BlobEntry("s/a.avro", "s", "EWR", "a", 1, 1, 1, 1, "f", "end", partition_column="origin")
     assert (None, [], []) == columns.described(blob)
+
+
+def test_blobs_have_a_schema_if_all_their_writer_schemas_are_there_and_iceberg_can_say_them() -> None:
+    local = {"name": "at", "type": {"type": "long", "logicalType": "local-timestamp-micros"}}
+    other = header_schema(json.dumps({"type": "record", "name": "row", "fields": [local]}), blob="a")
+    columns = TableColumns({}, {"rows": SCHEMA, "local": other, "lost": None}.get)
+    found = columns.schema(["rows"])
+    assert found is not None
+    assert ["id", "origin", "day", "ratio"] == [each["name"] for each in found["fields"]]
+    assert [None] * 3 == [columns.schema(each) for each in (["rows", "lost"], ["rows", "local"], [])]
