@@ -63,6 +63,13 @@ def test_a_timestamp_is_one_of_a_time_zone_to_readers_that_ask_the_file(found: d
     assert (["LocalDate", "2013-01-31"], "1.25") == (day, price)
 
 
+def test_local_timestamps_fail_a_read_even_of_other_columns(found: dict[str, Any]) -> None:
+    """So a stream with them has no table. Iceberg writes local ones as timestamp-micros, which others take for UTC."""
+    for error in found["local_timestamps"]:
+        assert "IllegalArgumentException: Unknown logical type: " in error
+        assert "LogicalTypes$LocalTimestampMicros" in error
+
+
 def test_files_of_each_codec(found: dict[str, Any]) -> None:
     assert list(range(len(CODECS))) == found["codecs"]
 
