@@ -22,7 +22,10 @@ _START = "`startingVersion` is its name here: `earliest`, `latest` or a version.
 _AS_OF_VERSION = "Versions are numbers: the view `commits` lists them, `versionAsOf` reads one."
 _ONLY_ROWS = "Leave it out: a streaming read returns appended rows, and the rows of an overwrite as new rows."
 _SUPERSET = "Leave it out: writers may add columns, and a read uses the superset of their schemas."
-_WHOLE = "Mode `overwrite` replaces a whole stream: write each part that is replaced alone to a stream of its own."
+_WHOLE = (
+    "Mode `overwrite` with `partitionColumn` and `partitionOverwriteMode` = `dynamic` replaces the partitions that its "
+    "rows have: make what is replaced alone a partition, and write all of its rows."
+)
 _GAP = (
     "Leave it out: a query fails if an overwrite or a vacuum has deleted blobs that it has not read. Start it with a "
     "new checkpoint then."

@@ -151,7 +151,8 @@ SINK = OptionTable(
             "partitionOverwriteMode",
             one_of(STATIC, DYNAMIC),
             None,
-            "An overwrite with `partitionColumn` must set `static`: all is replaced. `dynamic` is refused.",
+            "What an overwrite with `partitionColumn` replaces; it must say so. `static`: all. `dynamic`: the "
+            "partitions that its rows have; rows without one are a partition too.",
             "Routing",
         ),
         Option("codec", one_of(*CODECS), "null", "Codec of the Avro blocks in a blob.", "Encoding"),

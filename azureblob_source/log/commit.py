@@ -54,7 +54,7 @@ from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import AnyEntry, BlobEntry, Transaction
+    from azureblob_source.log.entry import AnyEntry, BlobEntry, Removal, Transaction
     from azureblob_source.log.publish import Publisher
 
 logger = logging.getLogger("azureblob_source")
@@ -140,7 +140,7 @@ def commit_entry(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry
         head = log.head()
         entry: AnyEntry | None = _committed_before(log, head, draft, publisher)
         if entry is None and (is_batch_log(log.stream) or publish_earlier(log, head, publisher, draft)):
-            entry = _put_after(log, head, draft, publisher)
+            entry = _published_after_all(log, draft) or _put_after(log, head, draft, publisher)
         if entry is not None:
             return entry
 
@@ -150,9 +150,10 @@ def replacement(entry: AnyEntry, draft: Draft) -> Draft:
 
     The replacement of an overwrite is an overwrite: it removes nothing before all of its own blobs are visible.
     """
-    overwrites = isinstance(entry, LogEntry) and entry.operation == "overwrite"
-    if overwrites or draft.operation == "overwrite":
-        return replace(draft, operation="overwrite", replaces=entry.version)
+    if draft.overwrites:
+        return replace(draft, replaces=entry.version)
+    if isinstance(entry, LogEntry) and entry.overwrites:
+        return replace(draft, operation=entry.operation, replaces=entry.version)
     removed = tuple(blob.removal for blob in _blobs_of(entry))
     return replace(draft, operation="replace", replaces=entry.version, removed=removed)
 
@@ -248,6 +249,27 @@ def _has_other_rows(entry: LogEntry, draft: Draft) -> bool:
     return entry.operation != "revert" and entry.rows != draft.rows and draft.batch_version is None
 
 
+def _published_after_all(log: CommitLog, draft: Draft) -> AnyEntry | None:
+    """The entry that an overwrite is to replace, if it is not voided: it could be published, and has deleted blobs."""
+    transaction = draft.transaction if draft.overwrites and draft.replaces is not None else None
+    last = log.remembered(transaction)
+    if transaction is None or last is None or last.entry != draft.replaces:
+        return None
+    return read_or_gone(log, transaction.id, last)
+
+
+def _overwritten(log: CommitLog, head: LogEntry, draft: Draft) -> tuple[Removal, ...]:
+    """The blobs that are live at `head` and whose place those of an overwrite take."""
+    from azureblob_source.log.live_state import blobs_live_at  # noqa: PLC0415 - an append need not load it
+
+    if draft.operation == "overwrite":
+        found = blobs_live_at(log, head.version)
+    else:
+        partitions = {blob.partition for blob in draft.blobs}
+        found = blobs_live_at(log, head.version, partitions) if partitions else []
+    return tuple(blob.removal for blob in found)
+
+
 def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: Publisher) -> LogEntry | None:
     """Put the draft as the entry that follows `head`. None if the log has moved on."""
     if draft.batch_version is None:
@@ -255,10 +277,8 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
     if draft.operation != "overwrite" and not is_batch_log(log.stream):
         publisher.admit(log.stream, head, [blob.schema for blob in draft.blobs])
     try:
-        if draft.operation == "overwrite" and head is not None:
-            from azureblob_source.log.live_state import blobs_live_at  # noqa: PLC0415 - an append need not load it
-
-            draft = replace(draft, removed=tuple(blob.removal for blob in blobs_live_at(log, head.version)))
+        if draft.overwrites and head is not None:
+            draft = replace(draft, removed=_overwritten(log, head, draft))
         entry = log.next_entry(head, draft, -1 if head is None else head.version)
     except NotFoundError:  # a vacuum has removed what the head needs
         if log.head() == head:

@@ -145,13 +145,15 @@ class Totals:
         return Totals(self.blobs - other.blobs, self.rows - other.rows, self.bytes - other.bytes)
 
 
-Operation: TypeAlias = Literal["append", "overwrite", "replace", "void", "revert", "restore", "epoch", "compact"]
+Operation: TypeAlias = Literal[
+    "append", "overwrite", "overwrite-partitions", "replace", "void", "revert", "restore", "epoch", "compact"
+]
 """What an entry does.
 
-append: adds blobs. overwrite: its blobs take the place of all earlier ones. replace: its blobs take the place of those
-of entry `replaces`, which cannot be published. void: revokes entry `replaces`. revert: revokes the entries `reverts`.
-restore: removes rows that are live and were not at version `restores`. epoch: opens an epoch. compact: its blobs have
-the rows of those that it removes.
+append: adds blobs. overwrite: its blobs take the place of all earlier ones. overwrite-partitions: of those in their
+partitions. replace: its blobs take the place of those of entry `replaces`, which cannot be published. void: revokes
+entry `replaces`. revert: revokes the entries `reverts`. restore: removes rows that are live and were not at version
+`restores`. epoch: opens an epoch. compact: its blobs have the rows of those that it removes.
 """
 VOIDED = -1
 """In the place of an entry's version: the batch was committed and voided, so its next run is committed again."""
@@ -231,6 +233,11 @@ class Change:
         """Rows in all blobs."""
         return sum(blob.rows for blob in self.blobs)
 
+    @property
+    def overwrites(self) -> bool:
+        """Whether its blobs take the place of earlier ones, which are deleted once all of its own are visible."""
+        return self.operation in ("overwrite", "overwrite-partitions")
+
 
 @dataclass(frozen=True)
 class Draft(Change):
@@ -267,7 +274,7 @@ class Draft(Change):
             since=since,
             schemas=schemas,
             log_id=self.write_id if head is None else head.log_id,
-            last_revert=None if head is None else head.newest_revert,
+            last_deletion=None if head is None else head.newest_deletion,
             last_compaction=None if head is None else head.newest_compaction,
             totals=(Totals() if head is None else head.totals).plus(self.blobs),
         )
@@ -325,7 +332,7 @@ class LogEntry(Change):
     since: the version of the last overwrite, before which no blob is live; 0 if there is none.
     schemas: fingerprints of the writer schemas used since then, in order of first use.
     log_id: the log's identity, which is the write id of its version 0 (see decision 18).
-    last_revert: the version of the last revert or restore before this entry.
+    last_deletion: the version of the last entry before this one that `deletes`.
     last_compaction: the version of the last entry before this one that has moved rows.
     totals: of all entries up to this one, also of those that were revoked since, or that a vacuum has deleted.
     """
@@ -337,7 +344,7 @@ class LogEntry(Change):
     since: int = 0
     schemas: tuple[str, ...] = ()
     log_id: str = ""
-    last_revert: int | None = None
+    last_deletion: int | None = None
     last_compaction: int | None = None
     totals: Totals = Totals()
 
@@ -357,9 +364,14 @@ class LogEntry(Change):
         return () if self.since == self.version and not self.blobs else self.schemas
 
     @property
-    def newest_revert(self) -> int | None:
-        """The version of the last revert or restore up to this entry."""
-        return self.version if self.operation in ("revert", "restore") else self.last_revert
+    def deletes(self) -> bool:
+        """Whether readers of earlier versions look for it, since it deletes rows, or since it revokes one that does."""
+        return self.operation in ("overwrite-partitions", "revert", "restore", "void")
+
+    @property
+    def newest_deletion(self) -> int | None:
+        """The version of the last entry up to this one that `deletes`."""
+        return self.version if self.deletes else self.last_deletion
 
     @property
     def taken_back(self) -> Collection[int]:
@@ -419,7 +431,7 @@ def to_json(entry: LogEntry) -> bytes:
         "replaces": entry.replaces,
         "reverts": entry.reverts,
         "restores": entry.restores,
-        "lastRevert": entry.last_revert,
+        "lastDeletion": entry.last_deletion,
         "lastCompaction": entry.last_compaction,
         "batchVersion": entry.batch_version,
         "transaction": None if entry.transaction is None else asdict(entry.transaction),
@@ -493,7 +505,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         replaces=document["replaces"],
         reverts=tuple(map(int, document["reverts"])),
         restores=document["restores"],
-        last_revert=document["lastRevert"],
+        last_deletion=document["lastDeletion"],
         last_compaction=document["lastCompaction"],
         control=tuple(document["control"]),
         metrics=document["metrics"],

@@ -133,7 +133,7 @@ def _extended(
             blobs=checkpoint.blobs,
             rows=sum(each.rows for each in manifests),
             bytes=sum(each.bytes for each in manifests),
-            oldest=max(checkpoint.removers, default=checkpoint.since),
+            oldest=max(entry.newest_deletion or 0, checkpoint.since, *checkpoint.removers),
             kept_from=log.kept_from,
             specs=tuple(each.spec_id for each in sorted(manifests, key=lambda each: each.last)),
         )

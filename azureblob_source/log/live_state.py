@@ -17,7 +17,7 @@ from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import both
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -83,9 +83,9 @@ class LiveState:
     def _kept(self, added: Iterable[tuple[LogEntry, BlobEntry]]) -> Iterator[tuple[LogEntry, BlobEntry]]:
         return (each for each in added if is_kept(each[1], self.log.kept_from))
 
-    def of_base(self, effect: TailEffect) -> pa.Table | None:
-        """The live blobs of the checkpoint, with all columns. None without one. Errors as of `base_table`."""
-        table = self.base_table()
+    def of_base(self, effect: TailEffect, needed: Callable[[ManifestFile], bool] = every) -> pa.Table | None:
+        """The live blobs of the checkpoint, with all columns. None without one. `needed`, errors: of `base_table`."""
+        table = self.base_table(needed=needed)
         return None if table is None else self.left_of(table, effect)
 
     def base_table(
@@ -186,16 +186,24 @@ def of_live(log: CommitLog, version: int, use: Callable[[LiveState, TailEffect],
     return use(state, state.effect_of_entries())
 
 
-def blobs_live_at(log: CommitLog, version: int) -> list[BlobEntry]:
-    """The blobs that are live at a version. Errors as of `live_state`."""
-    return [blob for _, _, blob in added_at(log, version)]
+def blobs_live_at(log: CommitLog, version: int, partitions: Collection[str | None] | None = None) -> list[BlobEntry]:
+    """The blobs that are live at a version; only those of some partitions, if these are given.
+
+    Errors as of `live_state`.
+    """
+    if partitions is None:
+        return [blob for _, _, blob in added_at(log, version)]
+    found = added_at(log, version, lambda manifest: any(map(manifest.may_have, partitions)))
+    return [blob for _, _, blob in found if blob.partition in partitions]
 
 
-def added_at(log: CommitLog, version: int) -> list[tuple[int, str, BlobEntry]]:
-    """The same, each with version and timestamp of its entry, in the order of versions."""
+def added_at(
+    log: CommitLog, version: int, needed: Callable[[ManifestFile], bool] = every
+) -> list[tuple[int, str, BlobEntry]]:
+    """The same, each with version and timestamp of its entry, in the order of versions. `needed`: of `base_table`."""
 
     def added(state: LiveState, effect: TailEffect) -> list[tuple[int, str, BlobEntry]]:
-        table = state.of_base(effect)
+        table = state.of_base(effect, needed)
         found = [(entry.version, entry.timestamp, blob) for entry, blob in effect.added]
         if table is None:
             return found

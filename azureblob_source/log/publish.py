@@ -134,7 +134,7 @@ class Publisher:
         if entry.operation in ("replace", "void"):
             self.remove(entry.removed, entry)
         failed = self.publish_blobs(entry)
-        if not failed and entry.operation in ("overwrite", "compact", "revert", "restore"):
+        if not failed and (entry.overwrites or entry.operation in ("compact", "revert", "restore")):
             self.remove(entry.removed, entry)
         return failed
 
@@ -145,7 +145,7 @@ class Publisher:
 
     def deleted_by(self, entry: LogEntry) -> set[Removal]:
         """The blobs that an entry replaces and that are gone. It may have deleted them, so its void removes them."""
-        if entry.operation not in ("overwrite", "compact", "restore"):
+        if not entry.overwrites and entry.operation not in ("compact", "restore"):
             return set()
         found = self._concurrently(lambda each: still_there(self.container, each), entry.removed)
         return {removal for removal, there in zip(entry.removed, found, strict=True) if there is None}

@@ -105,7 +105,8 @@ def _without_versions(
     found = list(compactions_after(log, min(versions, default=LAST_VERSION)))
     if not found:
         return [], ()
-    live = {blob.name for blob in blobs_live_at(log, found[0].version)}
+    head = log.head() or found[0]
+    live = {blob.name for blob in blobs_live_at(log, head.version)}
     moved = [blob for entry in found for blob in entry.blobs if blob.name in live]
     cut = [blob for blob in moved if any(rows.version in versions for rows in blob.moved)]
 
@@ -135,7 +136,7 @@ def has_batches_after(log: CommitLog, last: Transaction) -> bool:
 def batches_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
     """The entries in effect of the batches after `last` of its id, oldest first.
 
-    `ConflictError` if a vacuum may have removed one of them, `ConfigurationError` if one replaced all earlier rows.
+    `ConflictError` if a vacuum may have removed one of them, `ConfigurationError` if one replaced earlier rows.
     """
     return batches_among(log, entries_after(log, last), last)
 
@@ -144,9 +145,10 @@ def batches_among(log: CommitLog, entries: Sequence[LogEntry], last: Transaction
     """The same, of what `entries_after` has read."""
     taken_back = [entry for entry in entries_in_effect(entries) if is_after(entry, last)]
     for entry in taken_back:
-        if entry.operation == "overwrite":
-            cause = f"{entry.transaction} (version {entry.version}) has replaced all earlier rows, which are deleted"
-            step = "Start the query with a new checkpoint: its first batch replaces all rows too."
+        if entry.overwrites:
+            rows = "all earlier rows" if entry.operation == "overwrite" else "earlier rows of its partitions"
+            cause = f"{entry.transaction} (version {entry.version}) has replaced {rows}, which are deleted"
+            step = "Start the query with a new checkpoint: its batches replace these rows again."
             raise ConfigurationError("revert", _place(log), cause, step)
     return taken_back
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from azureblob_source.log.checkpoint.live_table import LIVE, live_table
 from azureblob_source.log.checkpoint.manifest import without
 from azureblob_source.log.checkpoint.manifest_list import ManifestFile, read_list
-from azureblob_source.log.checkpoint.tail import added_by
+from azureblob_source.log.checkpoint.tail import added_by, removers_from
 from azureblob_source.log.checkpointing import columns_of, make_checkpoint
 from azureblob_source.log.hint import put_hint
 from azureblob_source.log.live_state import UNUSABLE, no_log
@@ -166,7 +166,7 @@ def _faults(log: CommitLog, found: LogCheckpoint, last: LogEntry, live: Sequence
     for field in ("version", "log_id", "write_id", "timestamp", "since"):
         yield from _unequal(field, getattr(last, field), getattr(found, field))
     oldest = live[0].version
-    removers = [each.version for each in live if each.revives]
+    removers = list(removers_from(oldest, live))
     yield from _unequal("removers", removers, [each for each in found.removers if each >= oldest])
     tables, unread = [LIVE.empty_table()], False
     for manifest in found.manifests:

@@ -96,6 +96,7 @@ def _no_log(log: CommitLog) -> NotFoundError:
 def _is_unfinished(log: CommitLog) -> bool:
     """Whether a blob is there that a revert has taken back."""
     head = log.head()
-    if head is None or head.newest_revert is None or head.newest_revert <= head.published_up_to:
+    if head is None or head.newest_deletion is None or head.newest_deletion <= head.published_up_to:
         return False
-    return any(still_there(log.container, each) is not None for each in log.read(head.newest_revert).removed)
+    newest = log.read(head.newest_deletion)
+    return newest.operation == "revert" and any(still_there(log.container, each) for each in newest.removed)

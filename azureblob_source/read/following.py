@@ -1,11 +1,11 @@
 """Following a stream: from the last version that was read to the next one, never past the last published version.
 
 A micro-batch ends with a version. The blobs of a range of versions depend on the log alone, which only grows: a range
-that is read again gives the same blobs, but for those that a revert has taken back since. A voided entry and the entry
-that revokes it are never in different ranges, since the first names blobs that were never published as a whole and the
-second removes them. One case is not covered: a batch over many streams (`streamColumn`) whose staged blocks expire in
-some of the streams is committed again in all of them, so the follower of a stream that had published its part reads
-that part twice.
+that is read again gives the same blobs, but for those that a revert or an overwrite of partitions has deleted since. A
+voided entry and the entry that revokes it are never in different ranges, since the first names blobs that were never
+published as a whole and the second removes them. One case is not covered: a batch over many streams (`streamColumn`)
+whose staged blocks expire in some of the streams is committed again in all of them, so the follower of a stream that
+had published its part reads that part twice.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry, MovedRows
     from azureblob_source.read.blobs import StreamBlob
+    from azureblob_source.read.deletions import Deleted, DeletionFinder
     from azureblob_source.read.moved import MovedRowsFinder
     from azureblob_source.read.query_schema import Misfit, QuerySchema
     from foundation.clock import Clock
@@ -80,7 +81,6 @@ class Follower:
     _published: int = -1
     _entries: dict[int, LogEntry] = field(default_factory=dict)
     _totals: dict[int, Totals] = field(default_factory=lambda: {-1: Totals()})
-    _reverts: dict[int, LogEntry] = field(default_factory=dict)
     no_container: bool = False
     by_version: bool = False
 
@@ -147,24 +147,28 @@ class Follower:
     def blobs(self, after: int, until: int) -> list[tuple[StreamBlob, str]]:
         """The blobs that the versions after `after` up to `until` add and that no one of them removes.
 
-        Each with the fingerprint of its schema. What was reverted since then is left out, since its blobs are deleted:
-        a version that is read again may have fewer rows than before. Errors as of `entries`.
+        Each with the fingerprint of its schema. What was reverted since then, or replaced by an overwrite of
+        partitions, is left out, since its blobs are deleted: a version that is read again may have fewer rows than
+        before. Errors as of `entries`.
         """
-        reverts = self._reverts_after(until)
+        deleted = self._unless_vacuumed(lambda: self._deleted_after(until), after)
+        reverts = () if deleted is None else deleted.reverts
         found = self._by_checkpoint(after, until, reverts) if until - after > _MANY else None
         if found is None:
             new = new_blobs(self.entries(after, until), reverts)
             found = [(stream_blob(entry, blob), blob.schema) for entry, blob in new]
-        return self._with_moved(found, after, until, reverts)
+        found = self._with_moved(found, after, until, deleted)
+        return found if deleted is None else deleted.left_of(found)
 
     def _with_moved(
-        self, found: list[tuple[StreamBlob, str]], after: int, until: int, reverts: Sequence[LogEntry]
+        self, found: list[tuple[StreamBlob, str]], after: int, until: int, deleted: Deleted | None
     ) -> list[tuple[StreamBlob, str]]:
         """The blobs of a range, as what is read of them now: rows of other versions are in them too."""
         head = self.head()
         if head is None or head.newest_compaction is None or head.newest_compaction <= after:
             return found
-        revoked = frozenset[int]().union(*(entry.taken_back for entry in reverts))
+        revoked = frozenset[int]() if deleted is None else deleted.taken_back
+        replaced_at = None if deleted is None else deleted.replaced_at
 
         def keeps(rows: MovedRows) -> bool:
             return after < rows.version and rows.version not in revoked
@@ -179,7 +183,7 @@ class Follower:
         return [
             (blob, schema)
             for schema, blobs in by_schema.items()
-            for blob in self._moves.parts(self._moves.located(blobs, until, keeps), keeps, is_cut)
+            for blob in self._moves.parts(self._moves.located(blobs, until, keeps, replaced_at), keeps, is_cut)
         ]
 
     def _by_checkpoint(
@@ -207,19 +211,25 @@ class Follower:
 
     def taken_back(self, after: int, until: int) -> frozenset[int]:
         """The versions after `after` up to `until` that were reverted since then."""
-        reverted = frozenset[int]().union(*(entry.revoked for entry in self._reverts_after(until)))
-        return reverted.intersection(range(after + 1, until + 1))
+        deleted = self._deleting_after(until)
+        return frozenset() if deleted is None else deleted.reverted.intersection(range(after + 1, until + 1))
 
-    def _reverts_after(self, version: int) -> list[LogEntry]:
+    def _deleting_after(self, version: int) -> Deleted | None:
+        """What later entries delete, also those that are not published; None if there is no such entry."""
         head = self.head()
-        found: list[LogEntry] = []
-        revert = None if head is None else head.newest_revert
-        while revert is not None and max(version, self.log.kept_from - 1) < revert:
-            if revert not in self._reverts:
-                self._reverts[revert] = self.log.read(revert)
-            found.insert(0, self._reverts[revert])
-            revert = found[0].last_revert
-        return found
+        if head is None or head.newest_deletion is None or head.newest_deletion <= version:
+            return None
+        return self._deletions.after(version, head)
+
+    def _deleted_after(self, version: int) -> Deleted | None:
+        """The same, but of overwrites only by those that are published, as others may be voided yet."""
+        head, found = self.head(), self._deleting_after(version)
+        if head is None or found is None:
+            return None
+        known = max(version, self._published, self.log.kept_from - 1, head.published_up_to)
+        if any(entry.version > known for entry in found.overwrites):
+            known = self._last_published(head, known)
+        return found.published(known)
 
     def expect(self, log_id: str | None) -> None:
         """Note which log an offset is of. None: when the offset was made there was no log.
@@ -240,6 +250,7 @@ class Follower:
         """Drop the remembered entries up to this version, which will not be read again."""
         self._entries = {version: entry for version, entry in self._entries.items() if version > until}
         self._totals = {version: totals for version, totals in self._totals.items() if version >= until}
+        self._deletions.forget(until)
 
     def backlog(self, read: int) -> Backlog | None:
         """What follows version `read`, where a range ends or a query starts. No request, once the head is known.
@@ -288,6 +299,12 @@ class Follower:
         from azureblob_source.read.moved import MovedRowsFinder  # noqa: PLC0415 - few streams were compacted
 
         return MovedRowsFinder(self.log)
+
+    @cached_property
+    def _deletions(self) -> DeletionFinder:
+        from azureblob_source.read.deletions import DeletionFinder  # noqa: PLC0415 - few streams need it
+
+        return DeletionFinder(self.log)
 
     @property
     def _place(self) -> str:

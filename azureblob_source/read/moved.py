@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from azureblob_source.log.live_state import of_live
@@ -79,29 +80,33 @@ class MovedRowsFinder:
                 moved = self._moved(blob)
                 yield from _parts(blob, moved, [place for place, rows in enumerate(moved) if keeps(rows)])
 
-    def located(self, blobs: Sequence[StreamBlob], at: int, keeps: Keeps = every_row) -> list[StreamBlob]:
+    def located(
+        self, blobs: Sequence[StreamBlob], at: int, keeps: Keeps = every_row, live_at: int | None = None
+    ) -> list[StreamBlob]:
         """Where rows of blobs that were live at version `at` are now, as far as the head is known.
 
         keeps: which of the moved rows are read. A blob whose rows are nowhere stays: its read says that it is gone.
+        live_at: a version at which others have replaced rows; a blob whose rows are nowhere then is left out.
         """
-        movers, is_replaced = self._movers(blobs, at)
+        movers, is_replaced = self._movers(blobs, at, live_at)
         places = {rows.name: (entry, blob, place) for entry, blob, place, rows in _moved_rows(movers)}
         found: list[StreamBlob] = []
         needed: dict[tuple[int, str], tuple[LogEntry, BlobEntry, list[int]]] = {}
-        for blob in blobs if places else ():
+        for blob in blobs if places or live_at is not None else ():
             names = [blob.name]
             if blob.moved_in is not None:
                 moved = self._moved(blob) if is_replaced(blob.name) else ()
                 names = [rows.name for rows in moved if keeps(rows)]
             if not names or any(name not in places for name in names):
-                found.append(blob)
+                if live_at is None or not is_replaced(blob.name):
+                    found.append(blob)
                 continue
             for entry, now, place in map(places.__getitem__, names):
                 needed.setdefault((entry.version, now.name), (entry, now, []))[2].append(place)
         for entry, now, kept in needed.values():
             blob = stream_blob(entry, now)
             found += [blob] if len(kept) == len(now.moved) else _parts(blob, now.moved, sorted(kept))
-        return found if places else list(blobs)
+        return found if places or live_at is not None else list(blobs)
 
     def _moved(self, blob: StreamBlob) -> Sequence[MovedRows]:
         """The moved rows that a blob has."""
@@ -113,31 +118,39 @@ class MovedRowsFinder:
             self._entries[version] = self.log.recent_entries(version, version)[0]
         return self._entries[version]
 
-    def _movers(self, blobs: Sequence[StreamBlob], at: int) -> tuple[list[LogEntry], Callable[[str], bool]]:
+    def _movers(
+        self, blobs: Sequence[StreamBlob], at: int, live_at: int | None
+    ) -> tuple[list[LogEntry], Callable[[str], bool]]:
         """The entries after `at` that have moved rows of blobs, oldest first, and which blobs they have replaced."""
         steps = compactions_after(self.log, at)
         found = list(islice(steps, _STEPS))
         if len(found) == _STEPS and next(steps, None) is not None:
-            return self._live_movers(blobs, at)
+            return self._live_movers(blobs, at, live_at)
         self._entries |= {entry.version: entry for entry in found}
         removed = {removal.name for entry in found for removal in entry.removed}
         return found[::-1], lambda name: name in removed
 
-    def _live_movers(self, blobs: Sequence[StreamBlob], at: int) -> tuple[list[LogEntry], Callable[[str], bool]]:
+    def _live_movers(
+        self, blobs: Sequence[StreamBlob], at: int, live_at: int | None
+    ) -> tuple[list[LogEntry], Callable[[str], bool]]:
         """The same by what is live now: of blobs that were replaced again, the entries are not needed."""
         last = max((blob.version or 0 for blob in blobs), default=-1)
         first = min((first_version(blob) for blob in blobs), default=0)
 
-        def moved_blobs(state: LiveState, effect: TailEffect) -> list[StreamBlob]:
+        asked = pa.array([blob.name for blob in blobs], pa.string())
+
+        def live_blobs(state: LiveState, effect: TailEffect) -> list[StreamBlob]:
             table = state.base_table(PLANNED, lambda each: each.first <= last and first <= each.last)
             found = [stream_blob(entry, blob) for entry, blob in effect.added]
             if table is not None:
                 left = state.left_of(table, effect)
-                found += stream_blobs(left.filter(pc.is_valid(left["moved_in"])))
-            return [blob for blob in found if blob.moved_in is not None]
+                needed = pc.or_(pc.is_valid(left["moved_in"]), pc.is_in(left["name"], asked))
+                found += stream_blobs(left.filter(needed))
+            return found
 
         head = self.log.head()
-        live = [] if head is None else of_live(self.log, head.version, moved_blobs)
+        version = live_at if live_at is not None or head is None else head.version
+        live = [] if version is None else of_live(self.log, version, live_blobs)
         there = {blob.name for blob in live}
         needed = {
             blob.moved_in

@@ -95,7 +95,8 @@ class BatchCommitter:
         blobs = blobs_of(staged)
         check_named(sum(task.rows for task in staged), _rows(blobs), "the blobs of the tasks")
         streams = sorted({blob.stream for blob in blobs})
-        self._check_streams(streams, transaction, overwrite=overwrite)
+        operation = self._operation(overwrite=overwrite)
+        self._check_streams(streams, transaction, overwrite=operation == "overwrite")
         self._keep_schema(streams)
         given = self.plan.stream
         self._check_service(streams or ([] if given is None else [given]), overwrite=overwrite)
@@ -106,12 +107,16 @@ class BatchCommitter:
             check_named(_rows(blobs), draft.rows, "the batch entry")
             entries = self._commit_by_batch_log(draft, transaction, writers)
         else:
-            operation: Operation = "overwrite" if overwrite else "append"
             entries = self._commit_each_stream(operation, transaction, blobs, control, writers)
         self._keep_schema_again(streams)
         self._check_order(transaction, entries)
         self._make_checkpoints(entries)
         return [entry for entry in entries if isinstance(entry, LogEntry)]
+
+    def _operation(self, *, overwrite: bool) -> Operation:
+        if overwrite:
+            return "overwrite-partitions" if self.plan.overwrite_partitions else "overwrite"
+        return "append"
 
     def _commit_each_stream(
         self,
@@ -121,7 +126,10 @@ class BatchCommitter:
         control: Sequence[Mapping[str, Any]],
         writers: Sequence[Mapping[str, Any]],
     ) -> list[AnyEntry]:
-        """Commit each stream's part by itself. Without rows: publish what an earlier run of the batch has committed."""
+        """Commit each stream's part by itself. Without rows: publish what an earlier run of the batch has committed.
+
+        An overwrite without rows removes all rows; one of partitions has no partition to replace, and commits nothing.
+        """
         blobs_by_stream, control_by_stream = _by_stream(blobs), split_by_stream(control)
         stream = self.plan.stream
         if operation == "overwrite" and stream is not None:
@@ -168,7 +176,7 @@ class BatchCommitter:
         while (version + 1) % self.plan.checkpoint_interval:
             version -= 1
             before = log.recent(version)
-            if before is None or before.operation in ("append", "overwrite", "replace"):
+            if before is None or before.overwrites or before.operation in ("append", "replace"):
                 return False
         return True
 

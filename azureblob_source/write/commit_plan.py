@@ -38,6 +38,7 @@ class CommitPlan:
     auto_compact: small blobs are joined before each checkpoint.
     iceberg_paths: the scheme of paths in the Iceberg table of the stream; None if none is made.
     fixed_schema: option `schemaEvolution` is `none`.
+    overwrite_partitions: an overwrite replaces only the partitions that its rows have.
     facts: what was found of the log of `stream` before the first task.
     commit_info: what the log says of each version that is committed.
     backup: of the query's checkpoint, before each commit.
@@ -59,6 +60,7 @@ class CommitPlan:
     auto_compact: bool = False
     iceberg_paths: str | None = None
     fixed_schema: bool = False
+    overwrite_partitions: bool = False
     facts: LogFacts | None = None
     commit_info: str | None = None
     backup: BackupPlan | None = None

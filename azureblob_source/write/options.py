@@ -12,7 +12,7 @@ from azure_account.options.settings import AccountSettings, account_settings
 from azure_account.values import BlobAttributes
 from azureblob_source.address import stream_address
 from azureblob_source.log.entry import ATTEMPT, Transaction
-from azureblob_source.options import ADD_COLUMNS, AT_LEAST_ONCE, DYNAMIC, FIXED, OF_READS, STATIC, TABLE
+from azureblob_source.options import ADD_COLUMNS, AT_LEAST_ONCE, FIXED, OF_READS, TABLE
 from azureblob_source.write.commit_plan import BackupPlan
 from azureblob_source.write.control_records import VALUE
 from azureblob_source.write.open_blobs import BlobLimits
@@ -59,7 +59,7 @@ class SinkOptions:
     envelope_column: str | None
     emission: ProducerSpec | None
     backup: BackupPlan | None
-    static_overwrite: bool
+    overwrite_mode: str | None
     fixed_schema: bool
     checkpoint_interval: int
     auto_compact: bool
@@ -108,7 +108,7 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         envelope_column=_envelope_column(given),
         emission=given["emission"],
         backup=_backup(given, address, env),
-        static_overwrite=_overwrite_mode(given) == STATIC,
+        overwrite_mode=given["partitionOverwriteMode"],
         fixed_schema=_schema_evolution(given) == FIXED,
         checkpoint_interval=given["checkpointInterval"],
         auto_compact=given["autoCompact"],
@@ -124,17 +124,6 @@ def _schema_evolution(given: ParsedOptions) -> str:
         )
         raise ConfigurationError(message)
     return evolution
-
-
-def _overwrite_mode(given: ParsedOptions) -> str | None:
-    mode: str | None = given["partitionOverwriteMode"]
-    if mode == DYNAMIC:
-        raise ConfigurationError(
-            "Option `partitionOverwriteMode` is dynamic: replacing only the partitions that the rows have is not "
-            "supported. Set it to `static` to replace the whole stream, or write each partition that is replaced alone "
-            "to a stream of its own."
-        )
-    return mode
 
 
 def _backup(given: ParsedOptions, stream: Address, env: Mapping[str, str]) -> BackupPlan | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import arrow_avro
 from azure_account import connect
+from azureblob_source.options import DYNAMIC
 from azureblob_source.write.column_bounds import ColumnBounds
 from azureblob_source.write.commit_plan import CommitPlan
 from azureblob_source.write.control_records import VALUE, is_binary, stored_rows
@@ -94,6 +95,7 @@ class WritePlan:
             auto_compact=options.auto_compact,
             iceberg_paths=options.iceberg_paths,
             fixed_schema=options.fixed_schema,
+            overwrite_partitions=options.overwrite_mode == DYNAMIC,
             facts=self.facts,
             commit_info=options.commit_info,
             backup=options.backup,
@@ -137,7 +139,8 @@ def prepare_write(
         if not streaming or now - _seen.get(key, -_SEEN_SECONDS) >= _SEEN_SECONDS:
             ensure_container(connect(place.account).container(place.address.container), create=options.create_container)
             _seen[key] = now
-    return _checked_for_its_stream(plan, clock, overwrite=overwrite, streaming=streaming)
+    replaces_all = overwrite and options.overwrite_mode != DYNAMIC
+    return _checked_for_its_stream(plan, clock, overwrite=replaces_all, streaming=streaming)
 
 
 def _checked_for_its_stream(plan: WritePlan, clock: Clock, *, overwrite: bool, streaming: bool) -> WritePlan:
@@ -187,11 +190,17 @@ def _check_overwrite(options: SinkOptions, *, streaming: bool) -> None:
             "Mode `overwrite`, and output mode `complete`, replace one stream, but option `streamColumn` names many. "
             "Name the stream in the path, or append."
         )
-    if options.router.partition_column is not None and not (options.static_overwrite or streaming):
+    mode, has_partitions = options.overwrite_mode, options.router.partition_column is not None
+    if mode == DYNAMIC and not has_partitions:
         raise ConfigurationError(
-            "Mode `overwrite` with option `partitionColumn` replaces the whole stream, also partitions that the rows "
-            "do not have: a Python data source cannot see Spark's setting spark.sql.sources.partitionOverwriteMode, "
-            "which may be dynamic. Set option `partitionOverwriteMode` to `static` if all of it is meant, or append."
+            "Option `partitionOverwriteMode` is dynamic, but the rows have no partitions: name their column as option "
+            "`partitionColumn`, or set the mode to `static` to replace the whole stream."
+        )
+    if mode is None and has_partitions and not streaming:
+        raise ConfigurationError(
+            "Mode `overwrite` with option `partitionColumn` must say what it replaces: a Python data source cannot see "
+            "Spark's setting spark.sql.sources.partitionOverwriteMode. Set option `partitionOverwriteMode` to "
+            "`dynamic` for the partitions that the rows have, to `static` for the whole stream, or append."
         )
 
 

@@ -98,9 +98,8 @@ class _Sink:
         if not plan.at_least_once:
             return None
         log_of = cache(partial(CommitLog, container))
-        publisher = (
-            Publisher(container) if self.overwrite else Publisher(container, admit=StreamGate(plan, log_of).admit)
-        )
+        replaces_all = self.overwrite and not plan.overwrite_partitions
+        publisher = Publisher(container) if replaces_all else Publisher(container, admit=StreamGate(plan, log_of).admit)
         return publish_unless_fenced(log_of, publisher, plan.attributes, plan.epoch)
 
     def _admit_named(self, container: BlobContainer) -> Callable[[str], object] | None:

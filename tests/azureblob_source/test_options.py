@@ -72,8 +72,9 @@ def test_the_defaults_are_those_of_the_design() -> None:
     [
         ({"streamColumn": "s"}, {"router": Router("flights", "s")}),
         ({"partitionColumn": "p", "dropRoutingColumns": "TRUE"}, {"router": Router("flights", None, "p", True)}),
-        ({"partitionOverwriteMode": "STATIC"}, {"static_overwrite": True}),
-        ({}, {"static_overwrite": False, "fixed_schema": False}),
+        ({"partitionOverwriteMode": "STATIC"}, {"overwrite_mode": "static"}),
+        ({"partitionOverwriteMode": "dynamic"}, {"overwrite_mode": "dynamic"}),
+        ({}, {"overwrite_mode": None, "fixed_schema": False}),
         ({"schemaEvolution": "addColumns"}, {"fixed_schema": False}),
         ({"codec": "ZSTANDARD"}, {"codec": "zstandard"}),
         ({"compression__type": "gzip"}, {"gzipped": True}),
@@ -164,9 +165,9 @@ def test_every_option_is_accepted_in_lower_case_as_spark_passes_it(option: Any) 
 
 HINTED = sorted(HINTS)
 NOT_OPTIONS = {
-    "commits", "earliest", "latest", "gzip", "fail", "ignore", "overwrite", "metadata.<key>", "load", "unionByName",
+    "commits", "earliest", "latest", "gzip", "fail", "ignore", "overwrite", "dynamic", "metadata.<key>", "load",
     ".save('container/stream')", "CREATE TEMPORARY VIEW name USING azureblob OPTIONS (path 'container/stream', …)",
-    "python -m azureblob_source vacuum",
+    "unionByName", "python -m azureblob_source vacuum",
 }  # fmt: skip
 
 
@@ -265,10 +266,7 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"commitInfo": ""}, "Option `commitInfo`: the value '' is not valid (it is empty)"),
         ({"commitInfo": "é" * 513}, "is not valid (it has 1,026 bytes); expected text of at most 1,024 bytes in UTF-8"),
         ({"schemaEvolution": "ignore"}, "is ignore, which is for streaming reads: set `addColumns` or `none`"),
-        (
-            {"partitionOverwriteMode": "dynamic"},
-            "Set it to `static` to replace the whole stream, or write",
-        ),
+        ({"partitionOverwriteMode": "all"}, "Option `partitionOverwriteMode`"),
         ({"dropRoutingColumns": "yes"}, "Option `dropRoutingColumns`"),
         ({"flushTimeoutMs": "soon"}, "Option `flushTimeoutMs`"),
         ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Set one"),

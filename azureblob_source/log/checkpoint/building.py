@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from azureblob_source.log.checkpoint.live_table import live_table
 from azureblob_source.log.checkpoint.manifest import FIELD, without
 from azureblob_source.log.checkpoint.manifest_list import LogCheckpoint
-from azureblob_source.log.checkpoint.tail import added_by, is_kept, tail_effect
+from azureblob_source.log.checkpoint.tail import added_by, is_kept, removers_from, tail_effect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from azureblob_source.log.checkpoint.manifest_list import ManifestFile
     from azureblob_source.log.checkpoint.table_columns import TableColumns
@@ -69,7 +69,7 @@ def extended(
     kept += _written(added, last.version, store)
     return replace(
         _of_entry(last),
-        removers=(*(each for each in base.removers if each >= last.since), *_removers(entries, base.version + 1)),
+        removers=(*(each for each in base.removers if each >= last.since), *removers_from(base.version + 1, entries)),
         manifests=tuple(_merged(kept, last.version, store)),
         field_ids=columns.ids,
     )
@@ -81,7 +81,7 @@ def begun(entries: Sequence[LogEntry], store: Manifests, columns: TableColumns) 
     table = live_table(((entry, blob) for entry, blob in added_by(entries) if is_kept(blob, first)), columns)
     return replace(
         _of_entry(last),
-        removers=tuple(_removers(entries, last.since)),
+        removers=removers_from(last.since, entries),
         manifests=tuple(_written(table, last.version, store)),
         field_ids=columns.ids,
     )
@@ -89,12 +89,6 @@ def begun(entries: Sequence[LogEntry], store: Manifests, columns: TableColumns) 
 
 def _of_entry(entry: LogEntry) -> LogCheckpoint:
     return LogCheckpoint(entry.version, entry.log_id, entry.write_id, entry.timestamp, entry.since)
-
-
-def _removers(entries: Sequence[LogEntry], first: int) -> Iterator[int]:
-    for entry in entries:
-        if entry.version >= first and entry.revives:
-            yield entry.version
 
 
 def _merged(manifests: list[ManifestFile], version: int, store: Manifests) -> list[ManifestFile]:

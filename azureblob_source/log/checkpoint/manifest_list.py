@@ -58,6 +58,11 @@ class ManifestFile:
     highest_partition: str | None
     partition_field: str | None = None
 
+    def may_have(self, partition: str | None) -> bool:
+        """Whether it can have blobs of a partition."""
+        lowest, highest = self.lowest_partition, self.highest_partition
+        return lowest is None or highest is None or (partition is not None and lowest <= partition <= highest)
+
     @classmethod
     def of(cls, name: str, length: int, added: int, table: pa.Table) -> ManifestFile:
         """The manifest that has the blobs of a live table, one at least."""
@@ -93,8 +98,8 @@ class LogCheckpoint:
     """What is live at a published version.
 
     log_id, write_id, timestamp, since: of the entry that has the version.
-    removers: the versions since then of entries that remove blobs or revoke others. If one of these is revoked, blobs
-      are live again that the checkpoint has not.
+    removers: the versions since then of entries that remove blobs or revoke others, but overwrites. If one of these is
+      revoked, blobs are live again that the checkpoint has not.
     field_ids: Iceberg's ids of the columns, by path, which stay for as long as there are checkpoints.
     """
 

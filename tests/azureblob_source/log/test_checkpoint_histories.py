@@ -25,7 +25,13 @@ BOTH = (
         for damage in ("missing", "empty", "torn", "exchanged")
     ),
 )
-OF_COMMITS = (*BOTH, "checkpoint, then void", "checkpoint, then overwrite", "checkpoint, then replace")
+OF_COMMITS = (
+    *BOTH,
+    "checkpoint, then void",
+    "checkpoint, then overwrite",
+    "checkpoint, then overwrite-partitions",
+    "checkpoint, then replace",
+)
 OF_REVERTS = (*BOTH, "checkpoint, then revert")
 
 MUTANTS: dict[str, Mutant] = {

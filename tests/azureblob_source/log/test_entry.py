@@ -111,12 +111,14 @@ blobs = st.builds(
 entries = st.builds(
     LogEntry,
     version=counts, write_id=names, timestamp=names,
-    operation=st.sampled_from(["append", "overwrite", "replace", "void", "revert", "restore", "epoch"]),
+    operation=st.sampled_from(
+        ["append", "overwrite", "overwrite-partitions", "replace", "void", "revert", "restore", "epoch"]
+    ),
     commit_info=st.none() | names,
     transaction=st.none() | st.builds(Transaction, names, counts), epoch=st.none() | counts,
     published_up_to=st.integers(-1, 2**63 - 1), blobs=st.lists(blobs, max_size=3).map(tuple),
     removed=st.lists(st.builds(Removal, names, names), max_size=2).map(tuple), replaces=st.none() | counts,
-    reverts=st.lists(counts, max_size=2).map(tuple), restores=st.none() | counts, last_revert=st.none() | counts,
+    reverts=st.lists(counts, max_size=2).map(tuple), restores=st.none() | counts, last_deletion=st.none() | counts,
     control=st.lists(st.dictionaries(names, names | counts), max_size=2).map(tuple),
     metrics=st.dictionaries(names, counts, max_size=2),
     writers=st.lists(st.dictionaries(names, names), max_size=2).map(tuple),
@@ -285,6 +287,28 @@ def test_an_entry_has_the_last_overwrite_and_the_schemas_since_then() -> None:
     assert (2, ("d",)) == (head.since, head.schemas)
     head = written_with(operation="overwrite").succeeding(head, 3, {})
     assert (4, ("d",)) == (head.since, head.schemas)
+
+
+def test_an_overwrite_of_partitions_leaves_the_last_overwrite_and_the_schemas_before_it() -> None:
+    head = written_with("a").succeeding(None, -1, {})
+    overwrite = replace(written_with("b", operation="overwrite-partitions"), removed=(head.blobs[0].removal,))
+    head = overwrite.succeeding(head, 0, {})
+    assert (0, ("a", "b")) == (head.since, head.schemas)
+
+
+def test_an_entry_has_the_last_one_before_it_that_deletes_rows_of_others() -> None:
+    head = written_with("a").succeeding(None, -1, {})
+    for deletes in (
+        written_with("a", operation="overwrite-partitions"),
+        replace(written_with(operation="revert"), reverts=(1,)),
+        replace(written_with(operation="void"), replaces=3),
+    ):
+        before = head.newest_deletion
+        head = deletes.succeeding(head, head.version, {})
+        assert (before, head.version) == (head.last_deletion, head.newest_deletion)
+        for operation in ("append", "epoch", "overwrite"):
+            head = written_with("a", operation=operation).succeeding(head, head.version, {})
+        assert head.last_deletion == head.newest_deletion == head.version - 3
 
 
 def test_after_an_overwrite_without_rows_the_next_rows_drop_the_old_schemas() -> None:

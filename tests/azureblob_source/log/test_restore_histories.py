@@ -50,8 +50,8 @@ MUTANTS: dict[str, Mutant] = {
 
 
 def _reverts_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = property(lambda entry: entry.version if entry.operation == "revert" else entry.last_revert)
-    monkeypatch.setattr(LogEntry, "newest_revert", found)
+    found = property(lambda entry: entry.version if entry.operation == "revert" else entry.last_deletion)
+    monkeypatch.setattr(LogEntry, "newest_deletion", found)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, on
+from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, on
 from azure_account.values import BlobAttributes
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.compaction import CompactionResult, CompactionRules, compact, plan_compaction
@@ -23,6 +23,7 @@ from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.repair import plan_repair, repair
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.tailing import Tail
+from azureblob_source.read import moved
 from azureblob_source.read.following import Follower
 from azureblob_source.read.options import source_options
 from azureblob_source.read.read_ahead import ReadAhead
@@ -331,3 +332,68 @@ def test_a_blob_that_has_other_rows_than_the_log_says_is_not_moved(account: Memo
     container.put(first, container.get(last).data, BlobAttributes(metadata))
     with pytest.raises(CorruptError, match=rf"move rows of blob {first}.*it has 10 rows, by the log 1"):
         compacted(account)
+
+
+# --- beside overwrites of partitions ----------------------------------------------------------------------------------
+
+
+def overwrite_gate(account: MemoryAccount, gate: str, n: int, batch: int = 0) -> None:
+    """A batch that replaces the rows of a gate by one."""
+    container = account.container("container")
+    plan = plan_of(ROWS, partitionColumn="gate", partitionOverwriteMode="dynamic")
+    staged = stage_rows(container, plan, [pa.record_batch([[gate], [n]], schema=ROWS)], seed=2000 + n)
+    committer(container, plan, 2000 + n).commit([staged], Transaction("other", batch), overwrite=True)
+
+
+def of_gate(gate: str, versions: range) -> Counter[int]:
+    """What the versions of the stream have added of a gate."""
+    starts = [sum(batch + 2 for batch in range(version)) for version in range(21)]
+    return Counter(n for at in versions for n in range(starts[at], starts[at + 1]) if "ab"[n % 2] == gate)
+
+
+@pytest.mark.parametrize("steps", [0, 16])
+@pytest.mark.parametrize("times", [0, 1, 3])
+def test_a_query_is_not_given_moved_rows_of_a_partition_that_was_overwritten_since(
+    account: MemoryAccount, times: int, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moved, "_STEPS", steps)
+    for _ in range(times):
+        compacted(account, most_blobs=12)
+    overwrite_gate(account, "a", 1000)
+    head = newest(CommitLog(account.container("container"), "flights"))
+    for after, until in ((-1, 0), (3, 9), (9, 19), (-1, 19)):
+        assert of_gate("b", range(after + 1, until + 1)) == rows_followed(account, after, until)
+    assert of_gate("b", range(20)) + Counter([1000]) == rows_followed(account, -1, head)
+    compacted(account)
+    assert of_gate("b", range(4, 10)) == rows_followed(account, 3, 9)
+
+
+@pytest.mark.parametrize("steps", [0, 16])
+def test_as_long_as_the_overwrite_is_not_published_the_moved_rows_are_read(
+    account: MemoryAccount, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moved, "_STEPS", steps)
+    overwrite_gate(account, "c", 999)
+    compacted(account)
+
+    def dies(attempt: NumberedAttempt) -> Crash | None:
+        own = attempt.operation == "commit_block_list" and attempt.name not in visible
+        return Crash() if own else None
+
+    log, visible = CommitLog(account.container("container"), "flights"), visible_blobs(account)
+    with pytest.raises(ProcessDied):
+        overwrite_gate(account.restarted(FaultInjector(dies)), "a", 1000, batch=1)
+    head = log.refresh()
+    assert head is not None and head.removed and "overwrite-partitions" == head.operation
+    assert of_gate("a", range(4, 10)) + of_gate("b", range(4, 10)) == rows_followed(account, 3, 9)
+
+
+def test_a_revert_looks_for_no_moved_rows_that_were_overwritten_since(account: MemoryAccount) -> None:
+    compacted(account)
+    overwrite_gate(account, "a", 1000)
+    container = account.container("container")
+    plan = plan_revert(container, "flights", Transaction("q", 9))
+    carry_out(container, plan, lambda: new_draft(SYSTEM_CLOCK, None), Publisher(container, threads=1))
+    found = Counter(n for _, n in rows_read(account))
+    assert of_gate("b", range(10)) + Counter([1000]) == found
+    assert found == Counter(row["n"] for rows in visible_rows(account).values() for row in rows)

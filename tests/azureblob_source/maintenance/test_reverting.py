@@ -567,7 +567,7 @@ MUTANTS: dict[str, Mutant] = {
         lambda patch: patch.setattr("azureblob_source.log.revert._AT_ONCE", 1),
     ),
     "a follower does not look at later reverts": replaced(
-        "azureblob_source.read.following:Follower._reverts_after", lambda *_: []
+        "azureblob_source.read.deletions:DeletionFinder._deleting", lambda *_: []
     ),
 }
 _CHECKS = {

@@ -17,6 +17,7 @@ from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.checkpointing import make_checkpoint
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, LogEntry, Totals, to_json
+from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.naming import log_name, metadata_prefix, schema_name
 from azureblob_source.read import following
 from azureblob_source.read.blobs import stream_blob
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
 
 LOGS = 12
-EVENTS = ("by a checkpoint", "with a revert", "with an overwrite", "vacuumed")
+EVENTS = ("by a checkpoint", "with a revert", "with an overwrite", "with an overwrite of partitions", "vacuumed")
 _FOUND = "azureblob_source.read.following:Follower._by_checkpoint"
 MUTANTS: dict[str, Mutant] = {
     "blobs before the range are delivered": edited(_FOUND, "effect, after + 1)", "effect, 0)"),
@@ -89,13 +90,18 @@ def compare(seed: int, seen: Counter[str]) -> None:
                 reader.blobs(after, until)
             continue
         found = sorted(reader.blobs(after, until), key=lambda each: each[0].name)
-        reverts = [entry for entry in entries[until + 1 :] if entry.operation == "revert"]
-        new = new_blobs([*entries[after + 1 : until + 1], *reverts])
+        later = entries_in_effect(entries[until + 1 :])
+        reverts = [entry for entry in later if entry.operation == "revert"]
+        overwrites = [entry for entry in later if entry.operation == "overwrite-partitions"]
+        done = [entry for entry in overwrites if entry.version <= entries[-1].published_up_to]
+        gone = {removal.name for entry in done for removal in entry.removed}
+        new = [each for each in new_blobs(entries[after + 1 : until + 1], reverts) if each[1].name not in gone]
         expected = [(stream_blob(entry, blob), blob.schema) for entry, blob in new]
         assert sorted(expected, key=lambda each: each[0].name) == found, (after, until)
         used = ("get", "manifest") in requests.of_checkpoints()
         seen["by a checkpoint"] += used
         seen["with a revert"] += used and bool(reverts)
+        seen["with an overwrite of partitions"] += used and bool(gone)
         seen["with an overwrite"] += used and entries[until].since > after + 1
 
 

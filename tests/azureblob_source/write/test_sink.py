@@ -70,14 +70,26 @@ def rows_in(written: BatchWriter) -> int:
     return sum(entry.rows for entry in CommitLog(container, "events").history())
 
 
-@pytest.mark.parametrize("mode", [{}, {"partitionOverwriteMode": "dynamic"}])
-def test_an_overwrite_of_a_partitioned_stream_must_say_that_it_replaces_all_of_it(
-    key: dict[str, str], container_name: str, mode: dict[str, str]
+def test_an_overwrite_of_a_partitioned_stream_must_say_what_it_replaces(
+    key: dict[str, str], container_name: str
 ) -> None:
-    raw = {"path": f"{container_name}/events", **key, **PARTITIONED, **mode}
-    with pytest.raises(ConfigurationError, match="replace the whole stream|`static` if all of it is meant"):
+    raw = {"path": f"{container_name}/events", **key, **PARTITIONED}
+    with pytest.raises(ConfigurationError, match="`dynamic` for the partitions .*, to `static` for the whole stream"):
         prepare_write(raw, ROWS, {}, overwrite=True)
-    prepare_write({**raw, "partitionOverwriteMode": "static"}, ROWS, {}, overwrite=True)  # the advice, followed
+    for mode, partitions in (("static", False), ("dynamic", True)):  # the advice, followed
+        plan = prepare_write({**raw, "partitionOverwriteMode": mode}, ROWS, {}, overwrite=True)
+        assert partitions == plan.of_commit.overwrite_partitions
+
+
+def test_an_overwrite_of_partitions_needs_their_column_and_names_no_streams(
+    key: dict[str, str], container_name: str
+) -> None:
+    raw = {"path": f"{container_name}/events", **key, "partitionOverwriteMode": "dynamic"}
+    with pytest.raises(ConfigurationError, match="name their column as option `partitionColumn`, or set the mode to"):
+        prepare_write(raw, ROWS, {}, overwrite=True)
+    with pytest.raises(ConfigurationError, match="option `streamColumn` names many"):
+        prepare_write({**raw, **PARTITIONED, "streamColumn": "id"}, ROWS, {}, overwrite=True)
+    prepare_write(raw, ROWS, {}, overwrite=False)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +119,8 @@ def test_rows_that_do_not_fit_the_stream_are_refused_before_a_task_runs(
             overwrite=False,
         )
     prepare_write(raw, texts, {}, overwrite=True)
+    with pytest.raises(ConfigurationError, match="column 'id' is long in the stream and string in this write"):
+        prepare_write({**raw, "partitionColumn": "id", "partitionOverwriteMode": "dynamic"}, texts, {}, overwrite=True)
     client.upload_blob("others/part-0.avro", b"x")
     with pytest.raises(ConfigurationError, match="the folder has 1 Avro files and no commit log"):
         prepare_write({**raw, "path": f"{container_name}/others"}, ROWS, {}, overwrite=False)

@@ -71,11 +71,16 @@ class RandomLog:
     def grow(self) -> None:
         """The next entry, as a writer appends it."""
         draws = self.draws
-        match draws.choices(["append", "overwrite", "remove", "revoke", "void"], [8, 1, 2, 3, 1])[0]:
+        match draws.choices(["append", "overwrite", "partitions", "remove", "revoke", "void"], [8, 1, 2, 2, 3, 1])[0]:
             case "overwrite":
                 # `since` says that nothing before it is live, whatever it removes
                 removed = tuple(blob.removal for blob in self._live() if draws.random() < self.named)
                 self._put("overwrite", since=self.next, blobs=self._new_blobs(), removed=removed)
+            case "partitions":
+                blobs = self._new_blobs()
+                own = {blob.partition for blob in blobs}
+                removed = tuple(blob.removal for blob in self._live() if blob.partition in own)
+                self._put("overwrite-partitions", blobs=blobs, removed=removed)
             case "remove" if live := self._live():
                 gone = draws.sample(live, draws.randint(1, len(live)))
                 self._put("append", blobs=self._new_blobs(), removed=tuple(blob.removal for blob in gone))
@@ -104,7 +109,8 @@ class RandomLog:
         moment = f"2026-01-01T00:{self.next // 60:02}:{self.next % 60:02}.{self.draws.randrange(1000):03}+00:00"
         entry = LogEntry(
             f"w{self.next}", moment, operation, version=self.next, since=since, log_id="w0",
-            last_revert=None if head is None else head.newest_revert,
+            published_up_to=self.next - 1,
+            last_deletion=None if head is None else head.newest_deletion,
             last_compaction=None if head is None else head.newest_compaction,
             **given,
         )  # fmt: skip
@@ -196,3 +202,11 @@ class RandomLog:
                 assert found is None or self.by_entries(version) == found, (base.version, version)
                 self.seen["compared"] += found is not None
                 self.seen["below the boundary"] += found is not None and below
+                self._look_at_partitions(base)
+
+    def _look_at_partitions(self, base: LogCheckpoint) -> None:
+        """A manifest says of the partition of each of its blobs that it may have it."""
+        for manifest in base.manifests:
+            there = set(self.store.tables[manifest.name]["partition"].to_pylist())
+            assert all(map(manifest.may_have, there)), (manifest, there)
+            self.seen["manifest without a partition"] += not manifest.may_have("x")

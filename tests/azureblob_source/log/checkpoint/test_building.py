@@ -26,6 +26,7 @@ EVENTS = (
     "no base for the next checkpoint",
     "no base for a read",
     "several partition fields",
+    "manifest without a partition",
 )
 MUTANTS: dict[str, Mutant] = {
     "an entry that is revoked stays in the checkpoint": edited(
@@ -47,14 +48,17 @@ MUTANTS: dict[str, Mutant] = {
     "a remover may be revoked": edited(
         "azureblob_source.log.checkpoint.tail:tail_effect", "not revoked.isdisjoint(base.removers)", "False"
     ),
+    "an overwrite of the checkpoint may be voided": edited(
+        "azureblob_source.log.checkpoint.tail:tail_effect", "(each or 0) <= base.version", "False"
+    ),
     "removers are forgotten by the next checkpoint": edited(
         "azureblob_source.log.checkpoint.building:extended", "if each >= last.since)", "if False)"
     ),
     "removers after the base are forgotten": edited(
-        "azureblob_source.log.checkpoint.building:extended", "*_removers(entries, base.version + 1)", "*()"
+        "azureblob_source.log.checkpoint.building:extended", "*removers_from(base.version + 1, entries)", "*()"
     ),
     "removers are forgotten by the first checkpoint": edited(
-        "azureblob_source.log.checkpoint.building:begun", "tuple(_removers(entries, last.since))", "()"
+        "azureblob_source.log.checkpoint.building:begun", "removers_from(last.since, entries)", "()"
     ),
     "the blobs of the open manifest are lost": edited(
         "azureblob_source.log.checkpoint.building:extended", "store.read(kept.pop())", "store.read(kept.pop())[:0]"

@@ -20,6 +20,7 @@ from azureblob_source.read.following import TriggerLimits
 from tests.azureblob_source.log.commit_histories.processes import CommitProcess, one_clock
 from tests.azureblob_source.log.commit_histories.truth import Row
 from tests.azureblob_source.log.commit_histories.world import (
+    BLOB_GONE,
     DAY,
     CommitWorld,
     Query,
@@ -91,6 +92,12 @@ SCENES: tuple[tuple[tuple[str, ...], int], ...] = (
     (("many", "app"), 1),
     (("plain", "append"), 1),
     (("overwrite", "app", "append"), 1),
+    (("partitions", "append"), 4),
+    (("partitions",), 1),
+    (("partitions", "partitions"), 2),
+    (("partitions", "overwrite"), 1),
+    (("partitions", "app", "append"), 1),
+    (("partitions", "many"), 1),
 )
 
 
@@ -154,6 +161,7 @@ def draw_world(seed: int, setting: Setting) -> CommitWorld:
             forgetful=draws.random() < 0.6,
             guarded=setting.guarded,
             suffixed=setting.suffixed,
+            partitioned="partitions" in setting.kinds,
         )
         for place, kind in enumerate(setting.kinds)
     ]
@@ -488,9 +496,13 @@ class CommitHistory(History):
         head = log.refresh()
         if head is None:
             return
+        gone = self.seen[BLOB_GONE]
         self._check_follower(
             ReaderState(stream, self.ends.choice([TriggerLimits(), TriggerLimits(blobs=1)])), head.version, listed
         )
+        kinds = {query.kind for query in world.queries}
+        if self.seen[BLOB_GONE] > gone and not truth.by_hand and kinds.isdisjoint({"overwrite", "many"}):
+            truth.fail(f"a new follower of {stream} looks for a blob that is deleted")
         for reader in world.readers:
             if reader.stream == stream and reader.after is not None:
                 self._check_follower(reader, head.version, listed)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.histories.mutants import Mutant, edited, replaced
 
 if TYPE_CHECKING:
+    import pytest
+
     from azure_account.container import BlobContainer
-    from azureblob_source.log.entry import BlobEntry
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import BlobEntry, Draft, LogEntry
 
 
 def _open(*_: object) -> object:
@@ -20,6 +23,16 @@ def _open(*_: object) -> object:
 def _not_there(container: BlobContainer, blobs: Sequence[BlobEntry]) -> list[BlobEntry]:
     there = {blob.name for blob in blobs if (found := container.properties(blob.name)) is not None and found.size}
     return [blob for blob in blobs if blob.name not in there]
+
+
+def _at_first_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = importlib.import_module("azureblob_source.log.commit")
+    usual, found = commit._overwritten, dict[int, Any]()
+
+    def overwritten(log: CommitLog, head: LogEntry, draft: Draft) -> Any:
+        return found.setdefault(id(draft), (draft, usual(log, head, draft)))[1]
+
+    monkeypatch.setattr(commit, "_overwritten", overwritten)
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -78,6 +91,40 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.log.commit:append_epoch",
         "head = log.refresh()\n    if head is None",
         "head = publish_committed(log, draft, publisher)\n    if head is None",
+    ),
+    "an overwrite of partitions removes all rows": edited(
+        "azureblob_source.log.commit:_overwritten", 'draft.operation == "overwrite"', "draft.overwrites"
+    ),
+    "an overwrite of partitions removes what was live at its first attempt": _at_first_attempt,
+    "an overwrite of partitions leaves rows without a partition": edited(
+        "azureblob_source.log.commit:_overwritten",
+        "for blob in draft.blobs}",
+        "for blob in draft.blobs if blob.partition is not None}",
+    ),
+    "nothing before an overwrite of partitions is live": edited(
+        "azureblob_source.log.entry:Draft._live_from",
+        'since = version if self.operation == "overwrite"',
+        "since = version if self.overwrites",
+    ),
+    "an overwrite of partitions deletes before its blobs are visible": edited(
+        "azureblob_source.log.publish:Publisher.publish", 'in ("replace",', 'in ("overwrite-partitions", "replace",'
+    ),
+    "an overwrite of partitions deletes nothing": edited(
+        "azureblob_source.log.publish:Publisher.publish", "entry.overwrites", 'entry.operation == "overwrite"'
+    ),
+    "the void of an overwrite removes what that would have removed": edited(
+        "azureblob_source.log.void:void", "publisher.deleted_by(entry)", "set(entry.removed)"
+    ),
+    "a follower looks for blobs of partitions that were overwritten": edited(
+        "azureblob_source.read.deletions:Deleted.left_of", "if names else", "if () else"
+    ),
+    "a follower leaves out what a voided overwrite would have removed": edited(
+        "azureblob_source.read.deletions:DeletionFinder.after",
+        "entries_in_effect(self._deleting(version, head))",
+        "self._deleting(version, head)",
+    ),
+    "a follower leaves out what an unpublished overwrite removes": edited(
+        "azureblob_source.read.deletions:Deleted.published", "entry.version <= until", "True"
     ),
     "a repeat without rows finishes nothing": replaced(
         "azureblob_source.write.batch:commit_if_repeated", lambda *_: None

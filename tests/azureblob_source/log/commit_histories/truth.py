@@ -27,7 +27,13 @@ Batch = tuple[str, int]
 Place = tuple[str, int]
 """Stream and version of an entry."""
 
+PARTITIONS = "overwrite-partitions"
 _BOUNDARY = "/_log/_first.json"
+
+
+def partition_of(row: Row) -> str | None:
+    """The partition of a row, in histories with overwrites of partitions."""
+    return (None, "x", "y")[(row[1] + row[2]) % 3]
 
 
 @dataclass
@@ -146,7 +152,7 @@ class Truth(histories.Truth):
     def _may_be_voided(self, row: Row, place: Place) -> bool:
         """Whether a batch that lacks a blob deleted by hand may be voided: by itself, or when it is old."""
         old = self.clock() >= self.committed_at[place] + STAGED_SECONDS
-        return self.hand or old or self.writer == row[0] or self._is_past(place)
+        return self.hand or old or self.writer == row[0] or self._is_past(row, place)
 
     def _published(self, name: str, size: int) -> None:
         if size == 0:
@@ -224,6 +230,8 @@ class Truth(histories.Truth):
             self.fail(f"version {version} of {stream}, which lists transactions, is deleted")
 
     def _count_entry(self, stream: str, entry: LogEntry) -> None:
+        if entry.operation == PARTITIONS:
+            self._count_overwrite(stream, entry)
         replaced = None if entry.replaces is None else self.log[stream].get(entry.replaces)
         if replaced is None:
             return
@@ -234,7 +242,8 @@ class Truth(histories.Truth):
             self.voids += 1
             self.seen["void"] += 1
             self.seen["void beside another tool's blob"] += any(blob.name in self.foreign for blob in replaced.blobs)
-            self.seen["voided overwrite"] += self.is_overwrite(stream, replaced)
+            self.seen["voided overwrite"] += self._overwriting(stream, replaced) == "overwrite"
+            self.seen["voided overwrite of partitions"] += self._overwriting(stream, replaced) == PARTITIONS
             self.seen["voided replacement"] += again
         elif is_batch_log(stream):
             self.seen["replaced batch entry"] += 1
@@ -244,6 +253,15 @@ class Truth(histories.Truth):
             self.seen["replaced replacement"] += again
             self.seen["replaced part that a vacuum has deleted"] += replaced.version < self.first[stream]
         self.seen["second expiry"] += again
+
+    def _count_overwrite(self, stream: str, entry: LogEntry) -> None:
+        """An overwrite of partitions, before its blobs are named."""
+        own = {blob.partition for blob in entry.blobs}
+        before = {partition_of(self.blob_rows[name][0]) for name in self.visible if name.startswith(f"{stream}/")}
+        self.seen["overwrite of partitions"] += 1
+        self.seen["overwrite of partitions that others have rows beside"] += bool(own & before and before - own)
+        self.seen["overwrite of rows without a partition"] += None in own & before
+        self.seen["replaced overwrite of partitions"] += entry.replaces is not None
 
     def protect(self) -> None:
         """A repair begins: it must not touch what is committed and was not published yet."""
@@ -257,29 +275,37 @@ class Truth(histories.Truth):
 
     # --- what was promised --------------------------------------------------------------------------------------------
 
-    def is_overwrite(self, stream: str, entry: LogEntry) -> bool:
-        """Whether the entry overwrites, or replaces one that does."""
-        while entry.operation != "overwrite":
+    def _overwriting(self, stream: str, entry: LogEntry) -> str | None:
+        """How the entry overwrites, or the one that it replaces; None if it does not."""
+        while entry.operation not in ("overwrite", PARTITIONS):
             before = None if entry.replaces is None else self.log[stream].get(entry.replaces)
             if before is None or entry.operation == "void":
-                return False
+                return None
             entry = before
-        return True
+        return entry.operation
 
-    def overwrites(self, place: Place) -> Iterator[LogEntry]:
-        """Overwrites after this entry that were whole."""
+    def overwrites(self, row: Row, place: Place) -> Iterator[LogEntry]:
+        """Overwrites after this entry that were whole, of all rows or of the row's partition."""
         stream, version = place
         for later in self.log[stream].values():
-            if later.version > version and (stream, later.version) in self.whole and self.is_overwrite(stream, later):
-                yield later
+            if later.version > version and (stream, later.version) in self.whole:
+                how = self._overwriting(stream, later)
+                own = (blob.partition for blob in later.blobs)
+                if how == "overwrite" or (how == PARTITIONS and partition_of(row) in own):
+                    yield later
 
     def excused(self, row: Row, place: Place) -> bool:
         """Whether a row of this entry may rightly be gone."""
-        return row[:2] in self.by_hand or self._is_past(place)
+        return row[:2] in self.by_hand or self._is_past(row, place)
 
-    def _is_past(self, place: Place) -> bool:
-        """Whether an entry was vacuumed or overwritten, or has come after what was restored."""
-        return place[1] < self.first[place[0]] or self._is_restored_away(place) or any(self.overwrites(place))
+    def _is_past(self, row: Row, place: Place) -> bool:
+        """Whether a row of an entry was vacuumed or overwritten, or has come after what was restored."""
+        return place[1] < self.first[place[0]] or self._is_restored_away(place) or any(self.overwrites(row, place))
+
+    def is_deleted(self, name: str) -> bool:
+        """Whether a blob that was committed was overwritten, or has come after what was restored."""
+        place = self.named[name]
+        return self._is_restored_away(place) or any(any(self.overwrites(row, place)) for row in self.blob_rows[name])
 
     def _is_restored_away(self, place: Place) -> bool:
         """Whether a version before this one was restored after it."""
@@ -288,11 +314,11 @@ class Truth(histories.Truth):
             for entry in self.log[place[0]].values()
         )
 
-    def must_be_gone(self, place: Place) -> bool:
-        """Whether a row of this entry must be gone: vacuumed, restored away, or older than an overwrite's first."""
+    def must_be_gone(self, row: Row, place: Place) -> bool:
+        """Whether a row of an entry must be gone: vacuumed, restored away, or older than an overwrite's first entry."""
         stream, version = place
         gone = version < self.first[stream] or self._is_restored_away(place)
-        return gone or any(version < self._first_entry(stream, each) for each in self.overwrites(place))
+        return gone or any(version < self._first_entry(stream, each) for each in self.overwrites(row, place))
 
     def _first_entry(self, stream: str, entry: LogEntry) -> int:
         same = [
@@ -348,7 +374,7 @@ class Truth(histories.Truth):
             place = self.named.get(blob.name)
             for row in self.blob_rows[blob.name]:
                 count = self.count[row]
-                if count > 1 or (place is not None and self.must_be_gone(place) and count):
+                if count > 1 or (place is not None and self.must_be_gone(row, place) and count):
                     self.fail(f"row {row} of {batch} is there, which should be gone")
                 owed = batch not in self.empty and row not in self.gone
                 if not count and owed and not self._excused_blob(row, blob.name):

@@ -28,7 +28,7 @@ from azureblob_source.write.planning import WritePlan
 from azureblob_source.write.staged_task import StagedTask
 from foundation.errors import AzureBlobError, ConflictError, CorruptError, FencedError, NotFoundError, TransientError
 from tests.azureblob_source.log.commit_histories.processes import CommitProcess
-from tests.azureblob_source.log.commit_histories.truth import Row, Truth
+from tests.azureblob_source.log.commit_histories.truth import Row, Truth, partition_of
 from tests.azureblob_source.write.sink_rows import plan_of
 from tests.histories.world import BOX, Late, World
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 MAX_FAILURES = 6
+BLOB_GONE = "blob gone when it is read"
 DAY = 24 * 3600.0
 
 
@@ -44,9 +45,9 @@ DAY = 24 * 3600.0
 class Query:
     """A source of batches, with what Spark remembers of it. `kind` says how its batches are written.
 
-    append, overwrite (complete mode), many (rows name their streams); app: an application with `txnAppId` that counts
-    `txnVersion` itself and may start again further back; apps: the same with an id of its own for each batch; plain:
-    writes without a transaction.
+    append, overwrite (complete mode), partitions (the same of the partitions of each batch), many (rows name their
+    streams); app: an application with `txnAppId` that counts `txnVersion` itself and may start again further back;
+    apps: the same with an id of its own for each batch; plain: writes without a transaction.
     """
 
     id: str
@@ -63,6 +64,8 @@ class Query:
     guarded: bool = False
     suffixed: bool = True
     """Whether the names of its blobs end in a random suffix; else another tool may take one."""
+    partitioned: bool = False
+    """Whether its rows have partitions."""
     committed: int = -1
     epoch: int = 0
     allowed: dict[int, set[frozenset[Row]]] = field(default_factory=dict)
@@ -191,7 +194,11 @@ def committer(process: CommitProcess, query: Query, epoch: int | None) -> BatchC
     logs: dict[str, CommitLog] = {}
     plan = write_plan(None if query.kind == "many" else query.streams[0], epoch, None, suffixed=query.suffixed)
     return BatchCommitter(
-        replace(plan.of_commit, checkpoint_interval=process.world.checkpoint_interval),
+        replace(
+            plan.of_commit,
+            checkpoint_interval=process.world.checkpoint_interval,
+            overwrite_partitions=query.kind == "partitions",
+        ),
         process.container,
         lambda stream: logs.setdefault(stream, CommitLog(process.container, stream)),
         process.world.new_id,
@@ -240,7 +247,9 @@ def drive(process: CommitProcess, query: Query, *, final: bool = False) -> None:
                 plan = write_plan(query.streams[0], epoch, query.transaction(batch), suffixed=query.suffixed)
                 writer = replace(writer, plan=replace(writer.plan, transaction=plan.of_commit.transaction))
             before = in_effect(world, query, batch)
-            entries = writer.commit(staged, query.transaction(batch), overwrite=query.kind == "overwrite")
+            entries = writer.commit(
+                staged, query.transaction(batch), overwrite=query.kind in ("overwrite", "partitions")
+            )
         except AzureBlobError as error:
             failures += 1
             if not _failed(process, error) or failures > MAX_FAILURES:
@@ -320,27 +329,30 @@ def stage_batch(process: CommitProcess, query: Query, batch: int, *, whole: bool
         process.world.seen["repeat without rows"] += bool(rows)
         rows = []
     attempted.add(frozenset(rows))
-    tasks: dict[tuple[int, str], list[Row]] = {}
+    tasks: dict[tuple[int, str, str], list[Row]] = {}
     for row in rows:
         stream = query.streams[(draws.randrange(8) if query.moving else row[2]) % len(query.streams)]
-        tasks.setdefault((draws.randrange(2), stream), []).append(row)
-    suffixed = query.suffixed
+        partition = partition_of(row) if query.partitioned else None
+        tasks.setdefault((draws.randrange(2), stream, partition or ""), []).append(row)
     return [
-        StagedTask(len(of_task), (stage_blob(process, stream, of_task, suffixed=suffixed),))
-        for (_, stream), of_task in sorted(tasks.items())
+        StagedTask(len(of_task), (stage_blob(process, (stream, partition or None), of_task, suffixed=query.suffixed),))
+        for (_, stream, partition), of_task in sorted(tasks.items())
     ]
 
 
-def stage_blob(process: CommitProcess, stream: str, rows: Sequence[Row], *, suffixed: bool) -> BlobEntry:
-    """One blob of one or two blocks. Without a suffix the second in its name is its own."""
+def stage_blob(
+    process: CommitProcess, route: tuple[str, str | None], rows: Sequence[Row], *, suffixed: bool
+) -> BlobEntry:
+    """One blob of one or two blocks, for a stream and partition. Without a suffix the second in its name is its own."""
+    stream, partition = route
     truth, attempt = process.world.truth, f"{process.draws.getrandbits(64):016x}"
     started = datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC)
     if not suffixed:
         started += timedelta(seconds=len(truth.blob_rows))
-    name = blob_name(stream, None, started, attempt[:8] if suffixed else None, ".avro")
+    name = blob_name(stream, partition, started, attempt[:8] if suffixed else None, ".avro")
     blocks = process.draws.choice([1, 1, 2])
     blob = BlobEntry(
-        name=name, stream=stream, partition=None, attempt=attempt, blocks=blocks, rows=len(rows),
+        name=name, stream=stream, partition=partition, attempt=attempt, blocks=blocks, rows=len(rows),
         uncompressed=1, size=blocks, schema=FINGERPRINT, rolled_by="end",
     )  # fmt: skip
     truth.blob_rows[name], truth.sizes[name] = tuple(rows), blocks
@@ -444,7 +456,7 @@ def read_blobs(process: CommitProcess, names: Iterable[str]) -> Counter[Row]:
         try:
             process.container.get(name)
         except NotFoundError:
-            process.world.seen["blob gone when it is read"] += 1
+            process.world.seen[BLOB_GONE] += 1
             continue
         if name in process.world.truth.foreign:
             process.world.truth.fail(f"a {process.kind} reads another tool's blob {name} as one of the stream")
@@ -485,10 +497,13 @@ def _micro_batch(process: CommitProcess, follower: Follower, reader: ReaderState
         return False  # another process of this query has planned the next range
     entries = follower.entries(after, until)
     _check_entries(world, reader.stream, entries)
-    names = [blob.name for _, blob in new_blobs(entries)]
+    names = [blob.name for blob, _ in follower.blobs(after, until)]
+    left_out = {blob.name for _, blob in new_blobs(entries)} - set(names)
+    world.seen["follower leaves out what was overwritten"] += bool(left_out)
     if (reader.after, reader.planned) not in ((after, None), (after, until)):
         return False
-    if reader.planned is not None and names != reader.names:
+    before = names if reader.planned is None else [name for name in reader.names if name not in left_out]
+    if names != before or not all(map(world.truth.is_deleted, left_out)):
         world.truth.fail(f"a follower reads versions {after + 1} to {until} again, and they name other blobs")
     reader.planned, reader.names = until, names
     found = read_blobs(process, names)

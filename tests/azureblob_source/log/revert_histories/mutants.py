@@ -47,7 +47,7 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.maintenance.reverting:_is_unfinished", lambda _: False
     ),
     "a follower looks at the newest revert only": edited(
-        "azureblob_source.read.following:Follower._reverts_after", "revert = found[0].last_revert", "revert = None"
+        "azureblob_source.read.deletions:DeletionFinder._deleting", "at = found[-1].last_deletion", "at = None"
     ),
     "a streaming read of a view shows what was taken back": replaced(
         "azureblob_source.read.following:Follower.taken_back", lambda *_: frozenset()

@@ -274,7 +274,9 @@ class RevertWorld(World[RevertProcess]):
             self.seen["revert of a log"] += 1
             self.seen["revert of a stream that has no part of the batches"] += not entry.reverts
             self.seen["revert of a stream without a log"] += entry.version == 0
-            self.seen["second revert of a log"] += entry.last_revert is not None
+            self.seen["second revert of a log"] += any(
+                each.operation == "revert" for each in self.truth.log[log].values() if each is not entry
+            )
             self.seen["revert of several batches"] += len(entry.reverts) > 1
             self.seen["revert beside a vacuum"] += self.truth.first[log] > 0
         self.seen["epoch of a batch log"] += entry.operation == "epoch" and is_batch_log(log)

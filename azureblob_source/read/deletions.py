@@ -1,0 +1,93 @@
+"""What later entries have deleted of the rows that a reader is about to read, so that it does not look for them.
+
+    range of versions ─► later reverts, restores, overwrites of partitions ─► its blobs, without what these have deleted
+
+An overwrite of the whole stream is not among them: a query that starts then begins with it, and the read of one that
+lags says that blobs are gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from azureblob_source.log.live import entries_in_effect
+
+if TYPE_CHECKING:
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import LogEntry
+    from azureblob_source.read.blobs import StreamBlob
+
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """Entries in effect that delete blobs of earlier versions: reverts and restores, and overwrites of partitions.
+
+    at: the newest version without an overwrite that may be voided yet.
+    """
+
+    reverts: tuple[LogEntry, ...] = ()
+    overwrites: tuple[LogEntry, ...] = ()
+    at: int = -1
+
+    @property
+    def taken_back(self) -> frozenset[int]:
+        """Versions whose rows the reverts and restores have removed."""
+        return frozenset[int]().union(*(entry.taken_back for entry in self.reverts))
+
+    @property
+    def reverted(self) -> frozenset[int]:
+        """Versions that the reverts have revoked."""
+        return frozenset[int]().union(*(entry.revoked for entry in self.reverts))
+
+    @property
+    def replaced_at(self) -> int | None:
+        """A version at which rows have been replaced; None if none have."""
+        return self.at if self.overwrites else None
+
+    def published(self, until: int) -> Deleted:
+        """Without overwrites after version `until`, up to which all is published: they may be voided yet."""
+        found = tuple(entry for entry in self.overwrites if entry.version <= until)
+        at = min((entry.version - 1 for entry in self.overwrites if entry.version > until), default=self.at)
+        return replace(self, overwrites=found, at=at)
+
+    def left_of(self, blobs: list[tuple[StreamBlob, str]]) -> list[tuple[StreamBlob, str]]:
+        """Those blobs that no overwrite removes."""
+        names = {removal.name for entry in self.overwrites for removal in entry.removed}
+        return [each for each in blobs if each[0].name not in names] if names else blobs
+
+
+@dataclass
+class DeletionFinder:
+    """Finds, for one reader of a log, what was deleted. It keeps the entries that it has read."""
+
+    log: CommitLog
+    _entries: dict[int, LogEntry] = field(default_factory=dict)
+
+    def after(self, version: int, head: LogEntry) -> Deleted:
+        """By the entries after a version, also by those that are not published."""
+        found = entries_in_effect(self._deleting(version, head))
+        return Deleted(
+            tuple(entry for entry in found if entry.operation in ("revert", "restore")),
+            tuple(entry for entry in found if entry.operation == "overwrite-partitions"),
+            head.version,
+        )
+
+    def forget(self, until: int) -> None:
+        """Drop the entries up to this version."""
+        self._entries = {version: entry for version, entry in self._entries.items() if version > until}
+
+    def _deleting(self, version: int, head: LogEntry) -> list[LogEntry]:
+        """The entries after a version that delete rows, in order. Where they follow closely, some are read at once."""
+        found: list[LogEntry] = []
+        at = head.newest_deletion
+        while at is not None and (oldest := max(version + 1, self.log.kept_from)) <= at:
+            if at not in self._entries:
+                close = bool(found) and found[-1].version - at < _AT_ONCE
+                read = self.log.entries(max(oldest, at - _AT_ONCE + 1) if close else at, at)
+                self._entries |= {entry.version: entry for entry in read if entry.deletes}
+            found.append(self._entries[at])
+            at = found[-1].last_deletion
+        return found[::-1]
