@@ -6,7 +6,7 @@ here: a name loads the modules that it needs when it is asked for, so that optio
 schema    schema_parser ─► types ─► schema; defaults, compatibility (Arrow and Avro), limits
 writing   encoding: choice ─► columns, numbers, nested ─► pieces ─► assembly; encode is the entry point
 reading   files: container_file, splitting, block_codecs ─► decoding: resolve ─► plan ─► program ─► scan ─► arrays
-joining   joining: container files of one schema as one, without decoding rows
+joining   joining: container files of one schema as one, without decoding rows; files.placing: whose rows are where
 values    arrow_values: the buffers of Arrow arrays; nested_arrays: nested ones built again, with their rows and nulls;
           spark_types: Spark's types and Arrow's, the one module with Spark
 
@@ -40,8 +40,9 @@ if TYPE_CHECKING:
         read_header,
     )
     from arrow_avro.files.gzipped import GunzippedSource, is_gzip
+    from arrow_avro.files.placing import Placement, placed_blocks
     from arrow_avro.files.splitting import is_splittable, split_blocks
-    from arrow_avro.joining import JoinedFormat, Placement, join_files, joined_sync
+    from arrow_avro.joining import JoinedFormat, join_files, joined_sync
     from arrow_avro.limits import (
         BATCH_BYTES,
         BLOCK_BYTES,
@@ -105,6 +106,7 @@ __all__ = [
     "joined_sync",
     "names_alike",
     "parse",
+    "placed_blocks",
     "raw_rows",
     "read_header",
     "resolve",
@@ -134,8 +136,9 @@ _NAMES = {
     "files.buffered_ranges": "BufferedRanges",
     "files.container_file": "SYNC_SIZE AvroBlock FileHeader Source block blocks header read_header",
     "files.gzipped": "GunzippedSource is_gzip",
+    "files.placing": "Placement placed_blocks",
     "files.splitting": "is_splittable split_blocks",
-    "joining": "JoinedFormat Placement join_files joined_sync",
+    "joining": "JoinedFormat join_files joined_sync",
     "limits": "BATCH_BYTES BLOCK_BYTES DEFAULT_LIMITS INVALID_UTF8 MAX_BATCH_BYTES MAX_BLOCK_BYTES MAX_DEPTH "
     "RECURSIVE_FIELD_MAX_DEPTH ReadLimits",
     "nested_arrays": "batch_of retyped same_rows well_formed",

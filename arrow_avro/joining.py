@@ -36,6 +36,7 @@ from arrow_avro.files.container_file import (
     read_header,
 )
 from arrow_avro.files.gzipped import GunzippedSource, is_gzip
+from arrow_avro.files.placing import Placement
 from arrow_avro.limits import BeyondLimitError
 from arrow_avro.schema import header_schema
 from foundation.errors import AzureBlobError, ConfigurationError, CorruptError
@@ -69,21 +70,6 @@ class JoinedFormat:
     sync: bytes
     metadata: Mapping[str, bytes] = field(default_factory=dict)
     block_bytes: int = JOINED_BLOCK
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where a source's rows are in a joined file.
-
-    start, end: the blocks that begin in these bytes hold them. Both are where a block begins, or the end of the file.
-    skip: rows of other sources before them, in the first of these blocks.
-    rows: how many there are; rows of other sources may follow in the last block. Without rows `end` is `start`.
-    """
-
-    start: int
-    end: int
-    skip: int
-    rows: int
 
 
 def joined_sync(names: Iterable[str]) -> bytes:

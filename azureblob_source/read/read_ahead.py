@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from arrow_avro import SYNC_SIZE
 from azureblob_source.read.blob_bytes import FIRST_REQUEST, BlobBytes, RangeReader
 
 if TYPE_CHECKING:
@@ -153,10 +154,24 @@ class ReadAhead:
 
 def _plan(split: Split, previous: str | None) -> Iterator[Range]:
     """The ranges that a reader of the split will most probably read. It has read the header of `previous`, a blob."""
-    if split.start and split.blob.name != previous:
+    has_header = not split.start or split.blob.name == previous
+    if split.blob.part is not None:
+        yield from _plan_of_part(split, has_header=has_header)
+        return
+    if not has_header:
         yield 0, FIRST_REQUEST
     stop = split.blob.size if split.end is None else min(split.end + (split.size >> _AFTER_END), split.blob.size)
     yield from _ranges(split.start, stop)
+
+
+def _plan_of_part(split: Split, *, has_header: bool) -> Iterator[Range]:
+    """The same where the blocks are known: with the marker before them, and nothing after them."""
+    start, stop = split.start - SYNC_SIZE, split.start + split.size
+    if not has_header and start > FIRST_REQUEST:
+        yield 0, FIRST_REQUEST
+    elif not has_header:
+        start = 0
+    yield from _ranges(start, stop)
 
 
 def _ranges(start: int, stop: int) -> Iterator[Range]:

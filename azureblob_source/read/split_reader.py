@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from arrow_avro import (
-    DEFAULT_LIMITS,
-    SYNC_SIZE,
-    ReadLimits,
-    blocks,
-    decode_blocks,
-    is_splittable,
-    read_header,
-    split_blocks,
-)
+from arrow_avro import DEFAULT_LIMITS, ReadLimits, blocks, decode_blocks, is_splittable, read_header, split_blocks
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import without_gzip
 from azureblob_source.read.read_ahead import ReadAhead
@@ -131,7 +122,7 @@ class _Opener:
             return self._from_beginning(split, source)
         if self._blob != name:
             self._blob, self._header = name, None
-            if source.clip(1) and without_gzip(source) is source:
+            if split.blob.part is not None or (source.clip(1) and without_gzip(source) is source):
                 self._header = read_header(source, blob=name)
         return self._header, [] if self._header is None else self._blocks(source, self._header, split)
 
@@ -154,7 +145,10 @@ class _Opener:
     def _blocks(self, source: SplitBytes, header: FileHeader, split: Split) -> Iterator[AvroBlock]:
         name, part = split.blob.name, split.blob.part
         if part is not None:
-            return blocks(source, header, part.start, end=part.end - SYNC_SIZE, blob=name, most=self.most)
+            from arrow_avro import Placement, placed_blocks  # noqa: PLC0415 - few reads have parts
+
+            placement = Placement(part.start, part.end, part.skip, part.rows)
+            return placed_blocks(source, header, placement, blob=name, most=self.most)
         return split_blocks(source, header, split.start, split.end, blob=name, most=self.most)
 
 

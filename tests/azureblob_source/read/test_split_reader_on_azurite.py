@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from arrow_avro import JoinedFormat
 from azure_account import connect
 from azure_account.options.account_options import ACCOUNT_OPTIONS
 from azure_account.options.settings import account_settings
@@ -15,7 +16,11 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.splits import Split, split_blobs
-from foundation.errors import ConflictError, NotFoundError
+from foundation.errors import ConflictError, CorruptError, NotFoundError
+from tests.arrow_avro.joined_files import SCHEMA, joined, rows_file
+from tests.arrow_avro.joined_files import numbered as numbered_rows
+from tests.arrow_avro.sync_marker import SYNC
+from tests.azureblob_source.read.test_parts import NAME, part_of, rows_of_parts
 from tests.azureblob_source.read.test_split_reader import avro_file, numbered, rows_of
 from tests.scripted_clock import ActingClock
 
@@ -60,3 +65,15 @@ def test_a_replaced_blob_and_a_deleted_one_are_errors(container: BlobContainer) 
     container.delete("s/a.avro")
     with pytest.raises(NotFoundError, match="the blob is gone"):
         rows_of(container, [Split(blob)])
+
+
+def test_parts_of_a_joined_blob_are_read(container: BlobContainer) -> None:
+    files = [rows_file([numbered_rows(at, 10, 1000)]) for at in range(0, 5000, 10)]
+    found = joined(files, JoinedFormat(SCHEMA, "null", SYNC))
+    assert 5 == len(found.blocks)
+    container.put(NAME, found.data)
+    parts = [part_of(found, first, last) for first, last in ((0, 3), (90, 240), (499, 500))]
+    expected = numbered_rows(0, 30, 1000) + numbered_rows(900, 1500, 1000) + numbered_rows(4990, 10, 1000)
+    assert expected == rows_of_parts(container, list(split_blobs(parts)))
+    with pytest.raises(CorruptError, match="by the log it has"):
+        rows_of_parts(container, list(split_blobs([replace(each, size=1) for each in parts])))
