@@ -1,22 +1,21 @@
 """Compaction of many blobs of ten rows: what reads gain, what it costs beside peers, how long rows are doubled.
 
-Everything is timed on the emulator itself. Then a smaller stream is compacted through a proxy that counts requests, and
-lets each wait 30 ms: the requests of a blob are the same, and the time is as of an account that is elsewhere.
+For the reads, streams are compacted in memory and copied. Costs are of fewer blobs, and each has an emulator of its
+own: one that has thousands of blobs takes up to 70 ms to delete one. Each is measured twice, the second time through a
+proxy that counts requests, and lets each wait 30 ms, as an account does that is elsewhere.
 """
 
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from azure_account import open_account
 from benchmarks.compaction_peers import optimize, stream_read, write_again, write_delta
 from benchmarks.counting_proxy import counting_proxy
 from benchmarks.report import Report
 from benchmarks.rounds import alternate, seconds
-from benchmarks.small_blobs import CONTAINER, ROWS, compacted, write_stream
+from benchmarks.small_blobs import ROWS, compacted, container_of, copy_stream, stream_in_memory
 from tools.azurite import local_azurite, running_azurite
 from tools.spark_session import local_spark
 
@@ -31,95 +30,69 @@ if TYPE_CHECKING:
     Line = dict[str, str | float]
 
 WHOLE = 100_000
+"""Rows of the streams that are read."""
 CODECS = ("null", "deflate")
 DELAY = 0.03
-_DELAYED = 4 * 256
-"""Blobs of the stream behind the proxy."""
-_DELTA = "delta"
+MOST = 4 * 256
+"""Small blobs whose compaction is measured."""
+_METHODS = ("GET", "HEAD", "LIST", "PUT", "DELETE")
 
 
 def run(rounds: int, copies: int, rows: int = WHOLE) -> list[Report]:  # noqa: ARG001 - a blob has ten rows
-    """Four tables: reads, the cost of a compaction, the same behind a proxy, and the time of doubled rows."""
+    """Four tables: reads, the cost of a compaction, the same with a delay, and the time of doubled rows."""
     blobs = rows // ROWS
+    few = min(MOST, blobs)
     spark = local_spark("benchmark of compaction")
     try:
         with running_azurite() as azurite:
-            measured = {codec: Measured.of(spark, azurite, codec, blobs, rounds) for codec in CODECS}
-            delayed, lines = _behind_proxy(spark, azurite, min(_DELAYED, blobs))
+            reads = [line for codec in CODECS for line in _reads(spark, azurite, codec, blobs, rounds)]
+        costs, prompt = _costs(spark, few, 0)
+        delayed_costs, delayed = _costs(spark, few, DELAY)
     finally:
         spark.stop()
-    reads = [line for each in measured.values() for line in each.reads]
-    costs = [line for each in measured.values() for line in each.costs]
-    windows = [_window("0 ms a request", measured["null"].done), _window(f"{1000 * DELAY:.0f} ms a request", delayed)]
+    wait = f"{1000 * DELAY:.0f} ms a request"
     note = (
         "OPTIMIZE up to its commit, which deltalake cannot make on the emulator. Neither peer deletes what it replaces"
     )
+    windows = [_window("0 ms a request", prompt), _window(wait, delayed)]
     return [
         Report(
             f"Reads of {blobs:,} blobs of {ROWS} rows",
             reads,
             f"Medians of {rounds}; before: once. × one blob: in the same rounds",
         ),
-        Report(f"Compaction of {blobs:,} blobs of {ROWS} rows", costs, note),
-        Report(f"Compaction of {min(_DELAYED, blobs):,} blobs, {1000 * DELAY:.0f} ms a request", lines, note),
+        Report(f"Compaction of {few:,} blobs of {ROWS} rows", costs, note),
+        Report(f"The same, {wait}", delayed_costs, note),
         Report("Seconds in which a listing shows rows of an entry twice", windows),
     ]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The figures of one codec."""
-
-    reads: Sequence[Line]
-    costs: Sequence[Line]
-    done: Compaction
-
-    @staticmethod
-    def of(spark: SparkSession, azurite: Azurite, codec: str, blobs: int, rounds: int) -> Measured:
-        """Measure reads before, the compaction and its peers, reads after."""
-        small, one = f"small-{codec}", f"one-{codec}"
-        write_stream(azurite, small, blobs, codec, small=True)
-        write_stream(azurite, one, blobs, codec, small=False)
-        size = _size(azurite, small)
-        read = partial(_read, spark, azurite, codec, rows=ROWS * blobs)
-        reads = read({"before": small, "one blob, then": one}, 1)
-        peers = {"Spark job": partial(write_again, spark, azurite, small, f"again-{codec}")}
-        if codec == CODECS[0]:
-            write_delta(azurite, _DELTA, blobs)
-            peers["Delta OPTIMIZE"] = partial(optimize, azurite, _DELTA)
-        taken = {name: seconds(act) for name, act in peers.items()}
-        done = compacted(azurite, small)
-        reads += read({f"after, {done.steps} blobs": small, "one blob": one}, rounds)
-        taken = {f"compact, {blobs:,} → {done.steps}": done.seconds, **taken}
-        costs = [_cost(codec, name, each, blobs, size, done.seconds) for name, each in taken.items()]
-        return Measured(reads, costs, done)
-
-
-def _size(azurite: Azurite, stream: str) -> int:
-    container = open_account({"connectionString": azurite.connection_string}).container(CONTAINER)
-    return sum(blob.size for blob in container.list(f"{stream}/") if blob.name.endswith(".avro"))
+def _reads(spark: SparkSession, azurite: Azurite, codec: str, blobs: int, rounds: int) -> list[Line]:
+    """Four lines: before and after the compaction, each with one blob of the same rows."""
+    before, after, one = (f"{each}-{codec}" for each in ("before", "after", "one"))
+    copy_stream(stream_in_memory(blobs, codec, small=False), azurite, one)
+    small = stream_in_memory(blobs, codec, small=True)
+    copy_stream(small, azurite, before)
+    done = compacted(small)
+    copy_stream(small, azurite, after)
+    read = partial(_read, spark, azurite, codec, rows=ROWS * blobs)
+    lines = read({f"{blobs:,} blobs": before, "one blob, then": one}, 1)
+    return [*lines, *read({f"→ {done.steps} blobs": after, "one blob": one}, rounds)]
 
 
 def _read(
     spark: SparkSession, azurite: Azurite, codec: str, streams: Mapping[str, str], rounds: int, *, rows: int
 ) -> list[Line]:
-    """A line for each stream, of which the last one has one blob."""
+    """A line for each stream, by its container, of which the last one has one blob."""
     acts: dict[str, Callable[[DataFrame], object]] = {
-        "count": _counting(rows),
+        "count": partial(_count, rows),
         "all columns": lambda found: found.write.format("noop").mode("overwrite").save(),
     }
-    medians = {
-        act: {
-            name: statistics.median(taken)
-            for name, taken in alternate(
-                f"{codec}, {act}",
-                {name: partial(_timed, spark, azurite, stream, acts[act]) for name, stream in streams.items()},
-                rounds,
-                warm_up=rounds > 1,
-            ).items()
-        }
-        for act in acts
-    }
+    medians: dict[str, dict[str, float]] = {}
+    for act, do in acts.items():
+        timed = {name: partial(_timed, spark, azurite, container, do) for name, container in streams.items()}
+        taken = alternate(f"{codec}, {act}", timed, rounds, warm_up=rounds > 1)
+        medians[act] = {name: statistics.median(each) for name, each in taken.items()}
     one = list(streams)[-1]
     return [
         {
@@ -132,50 +105,49 @@ def _read(
     ]
 
 
-def _counting(rows: int) -> Callable[[DataFrame], None]:
-    def act(found: DataFrame) -> None:
-        count = found.count()
-        if count != rows:
-            raise AssertionError(f"{count} rows were read, not {rows}.")
-
-    return act
+def _count(rows: int, found: DataFrame) -> None:
+    count = found.count()
+    if count != rows:
+        raise AssertionError(f"{count} rows were read, not {rows}.")
 
 
-def _timed(spark: SparkSession, azurite: Azurite, stream: str, act: Callable[[DataFrame], object]) -> float:
-    return seconds(lambda: act(stream_read(spark, azurite, stream)))
+def _timed(spark: SparkSession, azurite: Azurite, container: str, act: Callable[[DataFrame], object]) -> float:
+    return seconds(lambda: act(stream_read(spark, azurite, container)))
 
 
-def _cost(codec: str, name: str, taken: float, blobs: int, size: int, ours: float) -> Line:
-    return {
-        "codec": codec,
-        "by": name,
-        "s": taken,
-        "blobs/s": blobs / taken,
-        "MB/s": size / taken / 1e6,
-        "× compact": taken / ours,
-    }
-
-
-def _behind_proxy(spark: SparkSession, azurite: Azurite, blobs: int) -> tuple[Compaction, list[Line]]:
-    """Compact a stream through the proxy; and its peers."""
+def _costs(spark: SparkSession, blobs: int, delay: float) -> tuple[Sequence[Line], Compaction]:
+    """A line for the compaction and for each peer, and the compaction. Requests are counted if they are delayed."""
     done: list[Compaction] = []
-    write_stream(azurite, "late", blobs, "null", small=True)
-    write_delta(azurite, "late-delta", blobs)
-    with counting_proxy(azurite.blob_port, DELAY) as proxy:
-        late = local_azurite(proxy.port, proxy.port)
-        acts: dict[str, Callable[[], object]] = {
-            "Spark job": lambda: write_again(spark, late, "late", "late-again"),
-            "Delta OPTIMIZE": lambda: optimize(late, "late-delta"),
-            "compact": lambda: done.append(compacted(late, "late")),
-        }
-        lines: list[Line] = []
-        for name, act in acts.items():
-            proxy.take_methods()
-            taken = seconds(act)
-            made = proxy.take_methods()
-            methods = {method: made[method] for method in ("GET", "HEAD", "LIST", "PUT", "DELETE")}
-            lines.append({"by": name, "s": taken, "requests": made.total(), **methods, "a blob": made.total() / blobs})
-    return done[0], lines[::-1]
+    acts: dict[str, Callable[[Azurite], object]] = {
+        "compact": lambda azurite: done.append(compacted(container_of(azurite))),
+        "Spark job": partial(write_again, spark),
+        "Delta OPTIMIZE": optimize,
+    }
+    lines: list[Line] = []
+    for name, act in acts.items():
+        with running_azurite() as azurite:
+            if act is optimize:
+                write_delta(azurite, blobs)
+            else:
+                copy_stream(stream_in_memory(blobs, CODECS[0], small=True), azurite, container_of(azurite).name)
+            size = sum(blob.size for blob in container_of(azurite).list() if blob.name.endswith((".avro", ".parquet")))
+            taken, requests = _timed_requests(azurite, act, delay)
+        line: Line = {"by": name, "s": taken, "blobs/s": blobs / taken, "MB/s": size / taken / 1e6}
+        total = sum(requests.values())
+        lines.append({**line, **({**requests, "requests a blob": total / blobs} if delay else {})})
+    return [{**line, "× compact": float(line["s"]) / float(lines[0]["s"])} for line in lines], done[0]
+
+
+def _timed_requests(
+    azurite: Azurite, act: Callable[[Azurite], object], delay: float
+) -> tuple[float, Mapping[str, int]]:
+    """Seconds, and requests by method, if there is a delay."""
+    if not delay:
+        return seconds(partial(act, azurite)), {}
+    with counting_proxy(azurite.blob_port, delay) as proxy:
+        taken = seconds(partial(act, local_azurite(proxy.port, proxy.port)))
+        methods = proxy.take_methods()
+    return taken, {method: methods[method] for method in _METHODS}
 
 
 def _window(name: str, done: Compaction) -> Line:

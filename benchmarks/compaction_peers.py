@@ -17,30 +17,32 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from azure_account import open_account
-from benchmarks.small_blobs import BATCH, CONTAINER, ROWS, THREADS, rows_of
+from benchmarks.small_blobs import BATCH, CONTAINER, ROWS, STREAM, THREADS, container_of, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tools.azurite import Azurite
 
+_TABLE = "delta"
 
-def stream_read(spark: SparkSession, azurite: Azurite, stream: str) -> DataFrame:
-    """All rows of a stream."""
+
+def stream_read(spark: SparkSession, azurite: Azurite, container: str = CONTAINER) -> DataFrame:
+    """All rows of the stream in a container."""
     reader = spark.read.format("azureblob").option("connectionString", azurite.connection_string)
-    return reader.load(f"{CONTAINER}/{stream}")
+    return reader.load(f"{container}/{STREAM}")
 
 
-def write_again(spark: SparkSession, azurite: Azurite, stream: str, other: str) -> None:
-    """The rows of a stream as one blob of another one."""
-    writer = stream_read(spark, azurite, stream).repartition(1).write.format("azureblob").mode("append")
-    writer.option("connectionString", azurite.connection_string).save(f"{CONTAINER}/{other}")
+def write_again(spark: SparkSession, azurite: Azurite) -> None:
+    """The rows of the stream as one blob of another one."""
+    writer = stream_read(spark, azurite).repartition(1).write.format("azureblob").mode("append")
+    writer.option("connectionString", azurite.connection_string).save(f"{CONTAINER}/again")
 
 
-def write_delta(azurite: Azurite, folder: str, blobs: int) -> None:
+def write_delta(azurite: Azurite, blobs: int) -> None:
     """The rows of so many small blobs as a Delta table of as many files, committed as the stream's batches are."""
-    container = open_account({"connectionString": azurite.connection_string}).container(CONTAINER)
+    container = container_of(azurite)
+    container.create()
     rows = rows_of(blobs)
     with tempfile.TemporaryDirectory() as local, ThreadPoolExecutor(THREADS) as pool:
         table = DeltaTable.create(local, rows.schema)
@@ -54,7 +56,7 @@ def write_delta(azurite: Azurite, folder: str, blobs: int) -> None:
             ]
             table.create_write_transaction(actions, "append", rows.schema)
         files = [file for file in Path(local).rglob("*") if file.is_file()]
-        targets = [f"{folder}/{file.relative_to(local)}" for file in files]
+        targets = [f"{_TABLE}/{file.relative_to(local)}" for file in files]
         list(pool.map(lambda name, file: container.put(name, file.read_bytes()), targets, files))
 
 
@@ -63,15 +65,15 @@ def _write_file(file: Path, rows: pq.Table) -> int:
     return file.stat().st_size
 
 
-def optimize(azurite: Azurite, folder: str) -> None:
-    """OPTIMIZE a Delta table, up to its commit."""
+def optimize(azurite: Azurite) -> None:
+    """OPTIMIZE the Delta table, up to its commit."""
     options = {
         "azure_storage_account_name": azurite.account_name,
         "azure_storage_account_key": azurite.account_key,
         "azure_storage_endpoint": azurite.endpoint,
         "allow_http": "true",
     }
-    table = DeltaTable(f"az://{CONTAINER}/{folder}", storage_options=options)
+    table = DeltaTable(f"az://{CONTAINER}/{_TABLE}", storage_options=options)
     try:
         table.optimize.compact()
     except DeltaError as error:
