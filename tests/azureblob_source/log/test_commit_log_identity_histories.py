@@ -68,10 +68,10 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a reader compares no identities": both(
         edited("azureblob_source.read.following:Follower.expect", "self.log_id not in (None, log_id)", "False"),
-        edited("azureblob_source.log.commit_log:CommitLog.entries", "known[each].log_id != self._head.log_id", "False"),
+        edited("azureblob_source.log.commit_log:CommitLog._read", "known[each].log_id != self._head.log_id", "False"),
     ),
     "a batch read compares no identities": edited(
-        "azureblob_source.log.commit_log:CommitLog.entries", "known[each].log_id != self._head.log_id", "False"
+        "azureblob_source.log.commit_log:CommitLog._read", "known[each].log_id != self._head.log_id", "False"
     ),
 }
 
