@@ -68,7 +68,7 @@ seeds = itertools.count(1)
 
 def write(account: MemoryAccount, numbers: list[int], batch: int | None = None, *, overwrite: bool = False) -> None:
     """A process of its own writes a batch, of query q if it has a number."""
-    container, plan, seed = account.restarted(None).container("container"), plan_of(ROWS), next(seeds)
+    container, plan, seed = account.container("container"), plan_of(ROWS), next(seeds)
     staged = [stage_rows(container, plan, [rows(numbers)], seed=seed)] if numbers else []
     transaction = None if batch is None else Transaction("q", batch)
     committer(container, plan, seed).commit(staged, transaction, overwrite=overwrite)
@@ -258,6 +258,18 @@ def test_a_writer_that_is_first_is_restored_away_too() -> None:
     assert entry is not None
     assert (6, 4) == (entry.version, len(entry.removed))
     assert [0, 1] == numbers(account)
+
+
+def test_an_overwrite_that_cannot_be_published_is_voided_first() -> None:
+    account = written(2)
+    dying = account.restarted(FaultInjector(on("commit_block_list", Crash(), skip=1)))
+    with pytest.raises(ProcessDied):
+        write(dying, [9], overwrite=True)
+    account.clock.sleep(8 * 24 * 3600.0)
+    entry = back_to(account, 0)
+    assert entry is not None
+    assert ["overwrite", "void", "restore"] == [each.operation for each in log_of(account).history()[2:]]
+    assert [0] == numbers(account)
 
 
 def test_a_paused_process_learns_that_its_blobs_were_restored_away() -> None:

@@ -38,9 +38,6 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.log.restore:restore", "if log.put(entry).write_id == entry.write_id", "if log.put(entry)"
     ),
     "what was deleted is taken for live": edited("azureblob_source.log.restore:restoration", "if lost", "if False"),
-    "what earlier writers have committed is not published first": edited(
-        "azureblob_source.log.restore:restore", "if not publish_earlier(log, head, publisher, draft)", "if False"
-    ),
     "what is live at the version is looked at before what is live now": edited(
         "azureblob_source.log.restore:restoration",
         "now = _live_at(log, head.version)\n    then = _live_at(log, version)",
