@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from azureblob_source.maintenance.vacuum import VacuumPlan, VacuumResult
 
 _WIDEST_CELL = 40
+_WIDEST_OPERATION = 11
 _MISSING_SHOWN = 3
 _UUID = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SHOWN_VERSIONS = 3
@@ -64,7 +65,8 @@ def _operation(entry: LogEntry) -> str:
     """What an entry does, and to which versions."""
     to = entry.reverts or tuple(each for each in (entry.replaces, entry.restores) if each is not None)
     shown = ", ".join(map(str, to[:_SHOWN_VERSIONS])) + (" …" if len(to) > _SHOWN_VERSIONS else "")
-    return f"{entry.operation} {shown}".strip()
+    name = entry.operation if len(entry.operation) <= _WIDEST_OPERATION else f"{entry.operation[:_WIDEST_OPERATION]}…"
+    return f"{name} {shown}".strip()
 
 
 def _writer(entry: LogEntry) -> str | None:

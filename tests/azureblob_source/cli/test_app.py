@@ -161,6 +161,18 @@ def test_log_shows_what_writers_say_of_their_versions(account: MemoryAccount) ->
     assert info in " ".join(run(account, "log", "demo/flights", "--version", "3").stdout.split())
 
 
+def test_log_shows_overwrites_of_partitions(account: MemoryAccount) -> None:
+    container, plan = account.container("demo"), plan_of(ROWS, "demo/flights", partitionColumn="origin")
+    staged = stage_rows(container, plan, [pa.record_batch([["EWR"], [1]], schema=ROWS)], seed=3)
+    writer = committer(container, plan, 3)
+    writer = replace(writer, plan=replace(writer.plan, overwrite_partitions=True))
+    writer.commit([staged], Transaction(QUERY, 3), overwrite=True)
+    lines = run(account, "log", "demo/flights").stdout.splitlines()
+    assert "overwrite-p…" == lines[-1].split()[3] and all(len(line) <= 80 for line in lines)
+    entries = json.loads(run(account, "log", "demo/flights", "-n", "1", "--json").stdout)["entries"]
+    assert ["overwrite-partitions"] == [entry["operation"] for entry in entries]
+
+
 def test_log_shows_one_entry_in_full(account: MemoryAccount) -> None:
     entry = json.loads(run(account, "log", "demo/flights", "--version", "1", "--json").stdout)
     assert (1, 10, 10) == (entry["version"], entry["blobs"][0]["rows"], entry["writers"][0]["metrics"]["messagesSent"])
