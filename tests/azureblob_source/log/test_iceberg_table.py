@@ -170,7 +170,7 @@ def test_an_overwrite_leaves_no_snapshot_whose_blobs_are_gone(account: MemoryAcc
 
 
 def test_an_overwrite_of_partitions_is_in_the_table_at_once_too(account: MemoryAccount) -> None:
-    given = {"partitionColumn": "origin", "partitionOverwriteMode": "dynamic"}
+    given: dict[str, Any] = {"partitionColumn": "origin", "partitionOverwriteMode": "dynamic"}
     writer = TableWriter(account, checkpointInterval="2", **given)
     for batch in range(4):
         rows = [pa.array([batch, batch], pa.int32()), pa.array(["EWR", "JFK"])]

@@ -14,6 +14,8 @@ from tests.histories.history import check, check_caught, check_repeatable
 FEW = 30
 EVENTS = (
     "batch of another query",
+    "overwrite of partitions",
+    "overwrite of rows of the query",
     "batch without rows",
     "checkpoint is restored whose last batch is the newest",
     "driver is suspended between the parts of its batch",

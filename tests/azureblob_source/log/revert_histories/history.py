@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING
+from random import Random
 
 from azure_account.memory.faults import LateEffect, LostAnswer
 from azureblob_source.log.publish import Publisher
@@ -25,9 +25,6 @@ from tests.azureblob_source.log.revert_histories.world import (
     write_other,
 )
 from tests.histories.history import Event, History, draw_events
-
-if TYPE_CHECKING:
-    from random import Random
 
 ALIVE = 6
 AGES = (0.0, 0.0, 10.0, 60.0)
@@ -63,9 +60,16 @@ class RevertHistory(History):
         limits = [TriggerLimits(), TriggerLimits(blobs=1), TriggerLimits(blobs=3)]
         readers = [Reader(stream, draws.choice(limits)) for stream in streams for _ in range(2)]
         self.world = RevertWorld(
-            seed=self.seed, many=many, epochs=draws.random() < 0.5, streams=streams, readers=readers
+            seed=self.seed,
+            many=many,
+            epochs=draws.random() < 0.5,
+            streams=streams,
+            readers=readers,
+            partitioned=Random(f"partitions {self.seed}").random() < 0.5,
         )
         weights = {**WEIGHTS, "vacuum": draws.choice([0, 2, 6])}
+        if self.world.partitioned:
+            weights["other"] *= 3
         return draw_events(weights, draws.choice([15, 25, 40]), draws)
 
     def around(self) -> AbstractContextManager[None]:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 QUERY, OTHER = "q", "other"
 BOUNDARY = "/_log/_first.json"
+PARTITIONS = "overwrite-partitions"
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 Place = tuple[str, int]
 """Log and version of an entry."""
@@ -177,14 +178,25 @@ class Truth(histories.Truth):
         )
 
     def of_log(self, stream: str) -> tuple[Counter[int], set[int]]:
-        """The rows of a stream that readers of the log must see, and those that a vacuum or a restore has removed."""
+        """The rows of a stream that readers of the log must see, and those that were removed, but by a revert."""
         kept: Counter[int] = Counter()
         gone: set[int] = set()
         away = self.restored_away(stream)
         for entry in self.in_effect(stream):
             rows = [row for blob in entry.blobs for row in self.rows[blob.name]]
+            if entry.operation == PARTITIONS:
+                own = {blob.partition for blob in entry.blobs}
+                replaced = {row for row in kept if partition_of(row) in own}
+                self.seen["overwrite of rows of the query"] += any(row >= 0 for row in replaced)
+                gone |= replaced
+                kept = Counter({row: count for row, count in kept.items() if row not in replaced})
             (gone if entry.version < self.first[stream] or entry.version in away else kept).update(rows)
         return kept, gone
+
+
+def partition_of(row: int) -> str | None:
+    """The partition of a row, in histories with overwrites of partitions."""
+    return (None, "x", "y")[row % 3]
 
 
 def restored_away(entry: LogEntry) -> range:
@@ -206,7 +218,8 @@ class Reader:
 class RevertWorld(World[RevertProcess]):
     """One history's storage, query and readers.
 
-    many: the rows name their streams. epochs: each driver has one. disk: the checkpoint in use. recovering: the
+    many: the rows name their streams. epochs: each driver has one. partitioned: rows have partitions, which the other
+    query overwrites. disk: the checkpoint in use. recovering: the
     checkpoint was set back to `disk`, and what the log has after batch `after` is not taken back yet. before: the disk
     that was lost.
     """
@@ -226,6 +239,7 @@ class RevertWorld(World[RevertProcess]):
     ids: int = 0
     others: int = 0
     checkpoint_interval: int = 64
+    partitioned: bool = False
     acknowledged: set[int] = field(default_factory=set)
     """Rows of the other query that are done."""
 
@@ -279,6 +293,7 @@ class RevertWorld(World[RevertProcess]):
             )
             self.seen["revert of several batches"] += len(entry.reverts) > 1
             self.seen["revert beside a vacuum"] += self.truth.first[log] > 0
+        self.seen["overwrite of partitions"] += entry.operation == PARTITIONS
         self.seen["epoch of a batch log"] += entry.operation == "epoch" and is_batch_log(log)
 
 
@@ -305,17 +320,21 @@ def committer(process: RevertProcess, stream: str | None, epoch: int | None) -> 
 
 def stage(process: RevertProcess, rows: Iterable[int]) -> list[StagedTask]:
     """The tasks of a batch: one for each stream, at times two."""
-    world, tasks = process.world, defaultdict[tuple[str, int], list[int]](list)
+    world, tasks = process.world, defaultdict[tuple[str, int, str], list[int]](list)
     for row in rows:
-        tasks[world.stream_of(row) if row >= 0 else world.streams[0], process.draws.randrange(2)].append(row)
-    return [StagedTask(len(rows), (_stage_blob(process, stream, rows),)) for (stream, _), rows in sorted(tasks.items())]
+        stream, task = world.stream_of(row) if row >= 0 else world.streams[0], process.draws.randrange(2)
+        tasks[stream, task, (world.partitioned and partition_of(row)) or ""].append(row)
+    return [
+        StagedTask(len(rows), (_stage_blob(process, stream, partition or None, rows),))
+        for (stream, _, partition), rows in sorted(tasks.items())
+    ]
 
 
-def _stage_blob(process: RevertProcess, stream: str, rows: list[int]) -> BlobEntry:
+def _stage_blob(process: RevertProcess, stream: str, partition: str | None, rows: list[int]) -> BlobEntry:
     attempt = f"{process.draws.getrandbits(64):016x}"
-    name = blob_name(stream, None, datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC), attempt[:8], ".avro")
+    name = blob_name(stream, partition, datetime(2013, 1, 31, 12, 0, 5, tzinfo=UTC), attempt[:8], ".avro")
     schema = write_plan("a", None).avro.fingerprint
-    blob = BlobEntry(name, stream, None, attempt, 1, len(rows), 1, 1, schema, "end")
+    blob = BlobEntry(name, stream, partition, attempt, 1, len(rows), 1, 1, schema, "end")
     process.world.truth.rows[name] = tuple(rows)
     process.container.stage_block(name, blob.block_ids[0], b"x")
     return blob
@@ -377,8 +396,10 @@ def write_other(process: RevertProcess) -> None:
     world = process.world
     batch = world.others = world.others + 1
     writer = committer(process, world.streams[0], None)
+    overwrites = world.partitioned and process.draws.random() < 0.6
+    writer = replace(writer, plan=replace(writer.plan, overwrite_partitions=overwrites))
     try:
-        writer.commit(stage(process, [-batch]), Transaction(OTHER, batch))
+        writer.commit(stage(process, [-batch]), Transaction(OTHER, batch), overwrite=overwrites)
     except AzureBlobError as error:
         _stopped(process, error)
         return
