@@ -49,7 +49,7 @@ from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.publish import Obstacle, Unpublishable
 from azureblob_source.log.roll_forward import NotPublished, publish_committed, publish_earlier, publish_in_effect
 from azureblob_source.log.status import Replaced, read_or_gone
-from azureblob_source.log.void import voided_batch_error
+from azureblob_source.log.void import ToVoid, void, voided_batch_error
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 
 if TYPE_CHECKING:
@@ -140,7 +140,11 @@ def commit_entry(log: CommitLog, draft: Draft, publisher: Publisher) -> AnyEntry
         head = log.head()
         entry: AnyEntry | None = _committed_before(log, head, draft, publisher)
         if entry is None and (is_batch_log(log.stream) or publish_earlier(log, head, publisher, draft)):
-            entry = _published_after_all(log, draft) or _put_after(log, head, draft, publisher)
+            replaced = _not_voided(log, draft)
+            if replaced is None:
+                entry = _put_after(log, head, draft, publisher)
+            else:
+                entry = _publish_or_void(log, replaced, draft, publisher)
         if entry is not None:
             return entry
 
@@ -249,13 +253,22 @@ def _has_other_rows(entry: LogEntry, draft: Draft) -> bool:
     return entry.operation != "revert" and entry.rows != draft.rows and draft.batch_version is None
 
 
-def _published_after_all(log: CommitLog, draft: Draft) -> AnyEntry | None:
-    """The entry that an overwrite is to replace, if it is not voided: it could be published, and has deleted blobs."""
+def _not_voided(log: CommitLog, draft: Draft) -> AnyEntry | None:
+    """The entry that an overwrite is to replace, if it is not voided: it may have deleted blobs. None if it is."""
     transaction = draft.transaction if draft.overwrites and draft.replaces is not None else None
     last = log.remembered(transaction)
     if transaction is None or last is None or last.entry != draft.replaces:
         return None
     return read_or_gone(log, transaction.id, last)
+
+
+def _publish_or_void(log: CommitLog, entry: AnyEntry, draft: Draft, publisher: Publisher) -> AnyEntry | None:
+    """The entry, if it can be published after all; None if it is voided, or the log has moved on."""
+    failed = publisher.publish(entry) if isinstance(entry, LogEntry) else []
+    if not failed or not isinstance(entry, LogEntry):
+        return entry
+    void(log, log.head(), ToVoid(entry, failed), draft, publisher)
+    return None
 
 
 def _overwritten(log: CommitLog, head: LogEntry, draft: Draft) -> tuple[Removal, ...]:

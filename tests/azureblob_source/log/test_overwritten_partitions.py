@@ -10,7 +10,7 @@ import pytest
 from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied
 from azure_account.values import BlobAttributes
 from azureblob_source.log.checkpoint import building
-from azureblob_source.log.commit import commit_entry, replacement
+from azureblob_source.log.commit import commit_and_publish, commit_entry, replacement
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, Draft, LogEntry, Removal, Transaction, to_json
 from azureblob_source.log.live_state import blobs_live_at
@@ -210,6 +210,23 @@ def test_one_that_could_be_published_after_all_is_not_replaced() -> None:
     repeat = replacement(first, replace(draft, write_id="v", blobs=tuple(other)))
     assert first == commit_entry(log_of(account), repeat, writer.publisher)
     assert {"x": [8], "y": [9], None: [4]} == found(account)
+
+
+def test_one_of_which_a_blob_was_deleted_by_hand_is_voided_before_it_is_replaced() -> None:
+    account = filled()
+    container = account.container("container")
+    plan = plan_of(ROWS, partitionColumn="stream", partitionOverwriteMode="dynamic")
+    writer, log = committer(container, plan, 3), log_of(account)
+    blobs = stage_rows(container, plan, [rows([8, 9], ["x", "y"])], seed=3).blobs
+    draft = Draft("w", "2026-01-01T00:00:00+00:00", "overwrite-partitions", QUERY, blobs=tuple(blobs))
+    first = commit_and_publish(log, draft, writer.publisher)
+    container.delete(blobs[0].name)
+    other = stage_rows(container, plan, [rows([8, 9], ["x", "y"])], seed=4).blobs
+    repeat = replace(draft, write_id="v", blobs=tuple(other))
+    assert first.version is not None
+    put = commit_and_publish(log, replacement(first, repeat), writer.publisher)
+    assert ["overwrite-partitions", "void", "overwrite-partitions"] == [each.operation for each in log.history()[2:]]
+    assert (put.version, {"x": [8], "y": [9], None: [4]}) == (4, found(account))
 
 
 def test_a_wider_schema_stays_with_the_stream_and_one_that_does_not_fit_is_refused() -> None:
