@@ -37,7 +37,7 @@ KINDS = {
     ),
     "tests.azureblob_source.log.restore_histories:RestoreHistory": "tests.azureblob_source.log.test_restore_histories",
     "tests.azureblob_source.maintenance.audit.histories:AuditedHistory": (
-        "tests.azureblob_source.maintenance.audit.test_audit_histories"
+        "tests.azureblob_source.maintenance.audit.test_auditing_histories"
     ),
     "tests.state_backup.histories.history:BackupHistory": "tests.state_backup.histories.mutants",
 }

@@ -20,8 +20,8 @@ from foundation.errors import ConflictError, CorruptError, NotFoundError
 from tests.arrow_avro.joined_files import SCHEMA, joined, rows_file
 from tests.arrow_avro.joined_files import numbered as numbered_rows
 from tests.arrow_avro.sync_marker import SYNC
-from tests.azureblob_source.read.test_parts import NAME, part_of, rows_of_parts
 from tests.azureblob_source.read.test_split_reader import avro_file, numbered, rows_of
+from tests.azureblob_source.read.test_split_reader_parts import NAME, part_of, rows_of_parts
 from tests.scripted_clock import ActingClock
 
 if TYPE_CHECKING:
