@@ -59,6 +59,12 @@ class _Submitted(Future[T]):
         except Exception as error:  # noqa: BLE001 - raised where the pool would raise it
             self.set_exception(error)
 
+    def result(self, timeout: float | None = None) -> T:
+        """Of a call that nobody has waited for yet, too."""
+        if not self.done():
+            self.make()
+        return super().result(timeout)
+
 
 def _wait(submitted: Iterable[Future[Any]], *when: Any, **named: Any) -> object:
     """Make the calls that have been submitted, in an order that the running process draws."""
