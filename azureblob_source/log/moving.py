@@ -1,7 +1,7 @@
 """Rows are moved to another blob, without being decoded: the blocks of blobs are joined, and each keeps its versions.
 
     blobs of a stream ─► their Avro files ─► one file (`arrow_avro.joining`) ─► staged ─► a blob that says what is where
-    a blob with moved rows, some of them not wanted any more ─► what is left of it ─► likewise
+    some of the rows of a blob with moved rows ─► likewise
 
 Names and contents follow from what is moved and from the write id of the entry that will say so: to stage them again
 does no harm.
@@ -80,7 +80,7 @@ def moved_together(log: CommitLog, blobs: Sequence[tuple[str, int]], write_id: s
     return Together(_staged(log, together, read, moved, write_id), entry.attributes, etags)
 
 
-def left_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool], write_id: str) -> BlobEntry:
+def part_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool], write_id: str) -> BlobEntry:
     """Stage the rows of a blob with moved rows that are kept, some at least, as another blob; returns it.
 
     It has no bounds: engines take those in an Iceberg table for the least and the greatest value of its rows.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.live_state import check_version, of_live
-from azureblob_source.log.moving import left_of
+from azureblob_source.log.moving import part_of
 from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
 from azureblob_source.log.stored_entries import find_entry
@@ -143,7 +143,7 @@ def restore(
                 return None
             publisher.probe_service(log.stream, draft.attributes, deletes=True)
             removed = tuple(blob.removal for blob in found.removed)
-            left = tuple(left_of(log, each.blob, each.keeps, draft.write_id) for each in found.cut)
+            left = tuple(part_of(log, each.blob, each.keeps, draft.write_id) for each in found.cut)
             restoring = replace(draft, operation="restore", restores=version, removed=removed, blobs=left)
             entry = found.succeeding(log.next_entry(found.head, restoring, found.head.version))
         except NotFoundError:  # others have removed what the head needs

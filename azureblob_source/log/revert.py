@@ -3,7 +3,7 @@
     the query's batches  … 5  6 │ 7  8  9      its checkpoint was restored at batch 6
     revert: transaction (query, 6), removed: the blobs of 7, 8, 9 ─► publishing it deletes these
 
-Of a blob to which rows of these batches were moved, the rest is moved to another one, which the entry adds.
+Rows of these batches that a compaction has moved are moved to blobs of their own first, which the entry removes then.
 
 One put takes them back: from then on readers of the log ignore these entries, and the log remembers the last batch up
 to 6 that it has as the last one of the query, so that batch 7 is committed when the query writes it again. A process
@@ -22,18 +22,17 @@ from azureblob_source.log.entry import VOIDED, LogEntry, Transaction
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.live_state import blobs_live_at
-from azureblob_source.log.moving import left_of
+from azureblob_source.log.moving import part_of
 from azureblob_source.log.naming import LAST_VERSION, is_batch_log
-from azureblob_source.log.relocation import compactions_after
-from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
-from azureblob_source.log.void import voided_batch_error
-from foundation.errors import ConfigurationError, ConflictError
+from azureblob_source.log.relocation import commit_relocation, compactions_after
+from azureblob_source.log.roll_forward import publish_earlier, publish_in_effect
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import BlobEntry, Draft, MovedRows, Removal
+    from azureblob_source.log.entry import BlobEntry, Draft, MovedRows
     from azureblob_source.log.publish import Publisher
 
 _AT_ONCE = 16
@@ -71,13 +70,13 @@ def revert(
             cause = f"version {unplanned[0]} was written after the revert was planned"
             raise ConflictError("revert", _place(log), cause, "Stop the query, then look again.")
         versions = tuple(entry.version for entry in taken_back)
-        removed: list[Removal] = []
-        left: tuple[BlobEntry, ...] = ()
-        if not of_streams:
-            replaced, left = _without_versions(log, versions, draft.write_id)
-            removed = [*(blob.removal for entry in taken_back for blob in entry.blobs), *replaced]
+        moved = [] if of_streams else _moved(log, versions)
+        removed = [] if of_streams else [blob.removal for entry in taken_back for blob in entry.blobs]
+        removed += [blob.removal for _, blob in moved]
         if removed:
             publisher.probe_service(log.stream, draft.attributes, deletes=True)
+        if _divide(log, moved, versions, draft, publisher):
+            continue
         kept = Transaction(last.id, _last_kept(log, found, last))
         reverting = replace(
             draft,
@@ -85,43 +84,73 @@ def revert(
             transaction=kept,
             reverts=versions,
             removed=tuple(removed),
-            blobs=left,
             batch_version=batch_version,
         )
         entry = log.next_entry(head, reverting, -1 if head is None else head.version)
         if head is not None and taken_back and not of_streams:
             entry = replace(entry, schemas=_schemas_without(log, head, taken_back))
         if log.put(entry).write_id == entry.write_id:
-            failure = None if of_streams else publish_in_effect(log, entry, reverting, publisher)
-            if isinstance(failure, NotPublished):
-                raise voided_batch_error(log, entry, failure.blobs)
+            if not of_streams:
+                publish_in_effect(log, entry, reverting, publisher)
             return entry
 
 
-def _without_versions(
-    log: CommitLog, versions: Collection[int], write_id: str
-) -> tuple[list[Removal], tuple[BlobEntry, ...]]:
-    """The live blobs to which rows of some versions were moved, and staged ones with what is left of them."""
+def _moved(log: CommitLog, versions: Collection[int]) -> list[tuple[LogEntry, BlobEntry]]:
+    """The live blobs to which rows of some versions were moved, each with the entry that has moved them."""
     found = list(compactions_after(log, min(versions, default=LAST_VERSION)))
-    if not found:
-        return [], ()
-    head = log.head() or found[0]
+    head = log.head()
+    if not found or head is None:
+        return []
     live = {blob.name for blob in blobs_live_at(log, head.version)}
-    moved = [blob for entry in found for blob in entry.blobs if blob.name in live]
-    cut = [blob for blob in moved if any(rows.version in versions for rows in blob.moved)]
+    moved = [(entry, blob) for entry in found for blob in entry.blobs if blob.name in live]
+    return [(entry, blob) for entry, blob in moved if any(rows.version in versions for rows in blob.moved)]
 
-    def stays(rows: MovedRows) -> bool:
-        return rows.version not in versions
 
-    some_left = [blob for blob in cut if any(map(stays, blob.moved))]
-    return [blob.removal for blob in cut], tuple(left_of(log, blob, stays, write_id) for blob in some_left)
+def _divide(
+    log: CommitLog,
+    moved: Sequence[tuple[LogEntry, BlobEntry]],
+    versions: Collection[int],
+    draft: Draft,
+    publisher: Publisher,
+) -> bool:
+    """Move the rows of some versions to blobs of their own, where others are beside them. False if none are."""
+
+    def taken_back(rows: MovedRows) -> bool:
+        return rows.version in versions
+
+    head = log.head()
+    mixed = [(entry, blob) for entry, blob in moved if not all(map(taken_back, blob.moved))]
+    if head is None or not mixed:
+        return False
+    for entry, blob in mixed:
+        write_id = f"{draft.write_id}-divide-{blob.attempt}"
+        try:
+            parts = (
+                part_of(log, blob, lambda rows: not taken_back(rows), write_id),
+                part_of(log, blob, taken_back, write_id),
+            )
+        except NotFoundError:
+            if log.refresh() == head and log.refresh_boundary().first <= blob.versions[0]:
+                raise
+            break
+        dividing = replace(
+            draft,
+            write_id=write_id,
+            operation="compact",
+            epoch=None,
+            blobs=parts,
+            removed=(blob.removal,),
+            attributes=entry.attributes,
+        )
+        commit_relocation(log, dividing, publisher, head.version)
+    return True
 
 
 def _schemas_without(log: CommitLog, head: LogEntry, taken_back: Sequence[LogEntry]) -> tuple[str, ...]:
     """The head's schemas, except for those that only the entries have that are taken back: they bind nobody."""
     first, gone = taken_back[0].version, {entry.version for entry in taken_back}
     others = [entry for entry in log.entries(first, head.version) if entry.version not in gone]
-    stay = {blob.schema for entry in entries_in_effect(others) for blob in entry.blobs}
+    stay = {blob.schema for entry in entries_in_effect(others) for blob in entry.blobs if not blob.moved}
     if first > max(head.since, log.kept_from):  # else nothing before it is live
         stay |= set(log.read(first - 1).schemas)
     return tuple(schema for schema in head.schemas if schema in stay)
