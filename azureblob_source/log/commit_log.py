@@ -244,6 +244,16 @@ class CommitLog:
         """The same as of one entry. `NotFoundError` if a vacuum has removed it and the one that lists transactions."""
         return at.transactions.get(id_) or self._listed_for(at).get(id_)
 
+    def transactions(self) -> dict[str, LastCommitted]:
+        """All transactions that the log remembers, as far as the head is known."""
+        while (head := self.head()) is not None:
+            try:
+                return {**self._listed_for(head), **head.transactions}
+            except NotFoundError:
+                if self.head() == head:
+                    raise
+        return {}
+
     def next_entry(
         self, head: LogEntry | None, draft: Draft, published_up_to: int, voided: LogEntry | None = None
     ) -> LogEntry:
@@ -256,7 +266,10 @@ class CommitLog:
             changed = (draft.transaction, None if voided is None else voided.transaction)
             found = {each.id: self.last_committed(each.id, head) for each in changed if each is not None}
             known = {id_: last for id_, last in found.items() if last is not None}
-        return draft.succeeding(head, published_up_to, known, restored=voided and self._entry_before(voided))
+        entry = draft.succeeding(head, published_up_to, known, restored=voided and self._entry_before(voided))
+        if voided is not None and entry.last_compaction == voided.version:
+            return replace(entry, last_compaction=voided.last_compaction)
+        return entry
 
     def _listed_for(self, at: LogEntry) -> Mapping[str, LastCommitted]:
         """The transactions of the entry that lists them for this one."""

@@ -31,7 +31,7 @@ from foundation.errors import AzureBlobError, NotFoundError
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from azureblob_source.log.checkpoint.tail import TailEffect
     from azureblob_source.log.commit_log import CommitLog
@@ -170,16 +170,27 @@ class CompactionResult:
 
 
 def plan_compaction(log: CommitLog, rules: CompactionRules, last: int) -> CompactionPlan:
-    """Plan the compaction of what is live at version `last`, up to which all is published. Changes nothing."""
-    found = of_live(log, last, partial(_small_blobs, rules=rules))
+    """Plan the compaction of what is live at version `last`, up to which all is published. Changes nothing.
+
+    The last part of a batch over many streams waits: if the other parts cannot be published, all of them are replaced.
+    """
+    waiting = {each.entry for each in log.transactions().values() if each.batch_version is not None}
+    try:
+        found = of_live(log, last, partial(_small_blobs, rules=rules, waiting=waiting))
+    except NotFoundError:
+        if last >= log.kept_from:
+            raise
+        found = {}  # a vacuum has passed them
     groups = [group for key, blobs in found.items() for group in _groups(key, blobs, rules)]
     sizes, counts = accumulate(group.bytes for group in groups), accumulate(len(group.blobs) for group in groups)
     within = max(1, sum(map(rules.allow, sizes, counts)))
     return CompactionPlan(log.stream, last, tuple(groups[:within]), max(0, len(groups) - within))
 
 
-def _small_blobs(state: LiveState, effect: TailEffect, rules: CompactionRules) -> dict[_Key, list[SmallBlob]]:
-    """The small blobs by partition, schema and day, each in order of versions."""
+def _small_blobs(
+    state: LiveState, effect: TailEffect, rules: CompactionRules, waiting: Collection[int]
+) -> dict[_Key, list[SmallBlob]]:
+    """The small blobs by partition, schema and day, each in order of versions; none of versions that are waiting."""
     tables = [live_table(effect.added).select(_COLUMNS)]
     if (base := state.base_table(_COLUMNS)) is not None:
         tables.insert(0, state.left_of(base, effect, _COLUMNS))
@@ -189,7 +200,7 @@ def _small_blobs(state: LiveState, effect: TailEffect, rules: CompactionRules) -
     found: dict[_Key, list[SmallBlob]] = defaultdict(list)
     for row in table.filter(small).sort_by("version").to_pylist():
         level, version = row["partition"], row["version"]
-        if row["name"].endswith(".gz") or not rules.has(level):
+        if row["name"].endswith(".gz") or not rules.has(level) or version in waiting:
             continue
         first = version if row["first_version"] is None else row["first_version"]
         entry = version if row["moved_in"] is None else row["moved_in"]
@@ -286,7 +297,7 @@ def compact(
         if staged is not None:
             new_blob = replace(new, epoch=None, blobs=(staged.blob,), attributes=staged.attributes)
             made = commit_relocation(log, new_blob, replace(publisher, etags=staged.etags), plan.version)
-        elif not _is_outdated(log, new, plan.version):
+        elif not _is_outdated(log, group, new, plan.version):
             cause, step = "one of its blobs is gone", "Run `repair` to see which, and restore it (soft delete)."
             raise NotFoundError("compact", f"{log.stream} in {log.container.url}", cause, step)
         done = done.with_group(made)
@@ -314,9 +325,8 @@ def compact_in_commit(log: CommitLog, last: LogEntry, draft: Callable[[], Draft]
     return last if head is None or head.version > log.notes.published_up_to else head
 
 
-def _is_outdated(log: CommitLog, draft: Draft, planned_at: int) -> bool:
+def _is_outdated(log: CommitLog, group: CompactionGroup, draft: Draft, planned_at: int) -> bool:
     """Whether blobs that a plan has found are missing since others have changed the stream."""
-    head = log.refresh()
-    return (
-        head is None or log.kept_from > planned_at or is_outdated(draft, log.entries(planned_at + 1, head.version), 0)
-    )
+    log.refresh()
+    first = log.refresh_boundary().first
+    return any(blob.version < first for blob in group.blobs) or is_outdated(log, draft, planned_at)

@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
-from azureblob_source.log.void import ToVoid, void, voided_batch_error
+from azureblob_source.log.void import voided_batch_error
+from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import Draft, LogEntry
@@ -26,24 +27,20 @@ def commit_relocation(log: CommitLog, draft: Draft, publisher: Publisher, planne
     """Append `draft`, whose blobs have the rows of those that it removes, and publish it; returns the entry.
 
     draft: without an epoch, as rows that are moved are no writer's. planned_at: the version at which the removed blobs
-    were live and published. None if one of them is not live any more: then nothing was changed.
+    were live and published. None if one of them is not live any more: then nothing was changed. If a vacuum passes some
+    of the rows meanwhile, readers of the log leave them out.
 
     `ConflictError` if its blobs could not be published: it is voided then. Errors as of `publish_earlier`.
     """
     while True:
         head = log.refresh()
-        if head is None or is_outdated(draft, (), log.kept_from):
-            return None
-        if not publish_earlier(log, head, publisher, draft):
+        if head is not None and not publish_earlier(log, head, publisher, draft):
             continue
-        if is_outdated(draft, log.entries(planned_at + 1, head.version), log.kept_from):
+        if head is None or is_outdated(log, draft, planned_at):
             return None
         entry = log.next_entry(head, draft, head.version)
         if log.put(entry).write_id != draft.write_id:
             continue
-        if is_outdated(draft, (), log.kept_from):  # a vacuum has passed its rows meanwhile
-            void(log, log.refresh(), ToVoid(entry, ()), draft, publisher)
-            return None
         failure = publish_in_effect(log, entry, draft, publisher)
         if isinstance(failure, NotPublished):
             raise voided_batch_error(log, entry, failure.blobs)
@@ -51,10 +48,17 @@ def commit_relocation(log: CommitLog, draft: Draft, publisher: Publisher, planne
         return entry
 
 
-def is_outdated(draft: Draft, later: Iterable[LogEntry], kept_from: int) -> bool:
-    """Whether a blob that the draft removes is not live after `later` entries, or below the retention boundary."""
-    if any(each.version < kept_from for blob in draft.blobs for each in blob.moved):
+def is_outdated(log: CommitLog, draft: Draft, planned_at: int) -> bool:
+    """Whether an entry after `planned_at` has removed a blob that the draft removes, as far as the head is known."""
+    head = log.head()
+    if head is None:
         return True
+    try:
+        later = log.entries(planned_at + 1, head.version)
+    except NotFoundError:
+        if planned_at < log.kept_from:
+            return True
+        raise
     names = {removal.name for removal in draft.removed}
     return any(
         entry.operation == "overwrite" or not names.isdisjoint(each.name for each in entry.removed) for entry in later

@@ -1,7 +1,7 @@
 """Rows that compactions have moved: which parts of which blobs a read needs.
 
 blobs of a version ─┬─ still there ────────────────────────────────────► as they are
-                    └─ removed since ─► the entries that moved their rows ─► parts of the blobs that have them now
+                    └─ removed since ─► the published entries that moved their rows ─► parts of the blobs that have them
 a blob with moved rows of which some are not read, or whose versions are ─► its parts
 """
 
@@ -19,6 +19,7 @@ from azureblob_source.log.relocation import compactions_after
 from azureblob_source.log.times import spanned, times_of_rows
 from azureblob_source.read.blobs import PLANNED, BlobPart, StreamBlob, stream_blob, stream_blobs
 from azureblob_source.read.splits import SPLIT_BYTES
+from azureblob_source.read.waiting import not_visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -95,7 +96,7 @@ class MovedRowsFinder:
         for blob in blobs if places or live_at is not None else ():
             names = [blob.name]
             if blob.moved_in is not None:
-                moved = self._moved(blob) if is_replaced(blob.name) else ()
+                moved = _of_part(self._moved(blob), blob.part) if is_replaced(blob.name) else ()
                 names = [rows.name for rows in moved if keeps(rows)]
             if not names or any(name not in places for name in names):
                 if live_at is None or not is_replaced(blob.name):
@@ -122,18 +123,33 @@ class MovedRowsFinder:
         self, blobs: Sequence[StreamBlob], at: int, live_at: int | None
     ) -> tuple[list[LogEntry], Callable[[str], bool]]:
         """The entries after `at` that have moved rows of blobs, oldest first, and which blobs they have replaced."""
-        steps = compactions_after(self.log, at)
-        found = list(islice(steps, _STEPS))
-        if len(found) == _STEPS and next(steps, None) is not None:
-            return self._live_movers(blobs, at, live_at)
+        steps = filter(self._is_published, compactions_after(self.log, at))
+        found = list(islice(steps, _STEPS + 1))
+        if len(found) > _STEPS:
+            return self._live_movers(blobs, at, self._settled(live_at, found[0]))
         self._entries |= {entry.version: entry for entry in found}
         removed = {removal.name for entry in found for removal in entry.removed}
         return found[::-1], lambda name: name in removed
 
+    def _is_published(self, entry: LogEntry) -> bool:
+        """Whether the rows are where the entry has moved them; until it is published, they are where they were."""
+        head = self.log.head()
+        return (head is not None and entry.version <= head.published_up_to) or not not_visible(
+            self.log.container, entry.blobs
+        )
+
+    def _settled(self, live_at: int | None, newest: LogEntry) -> int:
+        """The newest version up to `live_at` before a mover that is not published. newest: the last one that is."""
+        head = self.log.head()
+        if head is None or head.newest_compaction is None:
+            return newest.version
+        last = head.version if head.newest_compaction == newest.version else head.newest_compaction - 1
+        return last if live_at is None else min(live_at, last)
+
     def _live_movers(
-        self, blobs: Sequence[StreamBlob], at: int, live_at: int | None
+        self, blobs: Sequence[StreamBlob], at: int, version: int
     ) -> tuple[list[LogEntry], Callable[[str], bool]]:
-        """The same by what is live now: of blobs that were replaced again, the entries are not needed."""
+        """The same by what is live at a version: of blobs that were replaced again, the entries are not needed."""
         last = max((blob.version or 0 for blob in blobs), default=-1)
         first = min((first_version(blob) for blob in blobs), default=0)
 
@@ -148,9 +164,7 @@ class MovedRowsFinder:
                 found += stream_blobs(left.filter(needed))
             return found
 
-        head = self.log.head()
-        version = live_at if live_at is not None or head is None else head.version
-        live = [] if version is None else of_live(self.log, version, live_blobs)
+        live = of_live(self.log, version, live_blobs)
         there = {blob.name for blob in live}
         needed = {
             blob.moved_in
@@ -166,6 +180,14 @@ class MovedRowsFinder:
 def first_version(blob: StreamBlob) -> int:
     """The oldest version of its rows."""
     return (blob.version if blob.first_version is None else blob.first_version) or 0
+
+
+def _of_part(moved: Sequence[MovedRows], part: BlobPart | None) -> Sequence[MovedRows]:
+    """Those of the moved rows of a blob that are in a part of it."""
+    if part is None:
+        return moved
+    first = next(place for place, rows in enumerate(moved) if (rows.start, rows.skip) == (part.start, part.skip))
+    return moved[first : first + len(part.versions)]
 
 
 def _moved_rows(movers: Iterable[LogEntry]) -> Iterator[tuple[LogEntry, BlobEntry, int, MovedRows]]:

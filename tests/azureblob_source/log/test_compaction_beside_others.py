@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, on
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction, staged_here
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import log_version
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
+from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from azureblob_source.read.options import source_options
+from azureblob_source.read.read_ahead import ReadAhead
+from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
 from foundation.clock import SYSTEM_CLOCK
-from tests.azureblob_source.log.compacting import ROWS, compacted, rows_read, write
+from tests.azureblob_source.log.compacting import ROWS, compacted, newest, rows_followed, rows_read, write
 from tests.azureblob_source.write.sink_rows import (
+    ACCOUNT,
     committer,
     new_account,
     plan_of,
@@ -25,7 +35,17 @@ from tests.azureblob_source.write.sink_rows import (
     visible_rows,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from azure_account.container import BlobContainer
+    from azureblob_source.log.compaction import Staged, Staging
+    from azureblob_source.read.splits import Split
+
+STREAMS = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 DAY = 86_400.0
+LATER = datetime.now(UTC) + timedelta(days=365)
+ids = (f"id{number}" for number in itertools.count())
 
 
 @pytest.fixture
@@ -38,6 +58,28 @@ def account() -> MemoryAccount:
     return account
 
 
+def log_of(account: MemoryAccount) -> CommitLog:
+    """The log as a new process knows it."""
+    log = CommitLog(account.container("container"), "flights", readers=1)
+    log.refresh()
+    return log
+
+
+def dies(account: MemoryAccount) -> None:
+    """A compaction is killed when its first entry is committed."""
+    fault = on("put", Crash(after_effect=True), name=lambda name: log_version(name) is not None)
+    with pytest.raises(ProcessDied):
+        compacted(MemoryAccount(account.service, intercept=FaultInjector(fault)))
+
+
+def vacuumed(account: MemoryAccount, first: int) -> None:
+    """A vacuum that moves the boundary to a version, or less far."""
+    log = log_of(account)
+    entries = log.container.list("flights/_log/")
+    before = next(blob.last_modified for blob in entries if log_version(blob.name) == first)
+    vacuum(log.container, plan_vacuum(log, before), lambda: next(ids), threads=1)
+
+
 def reverted(account: MemoryAccount, batch: int) -> None:
     """The batches after this one are taken back."""
     container = account.container("container")
@@ -48,6 +90,73 @@ def reverted(account: MemoryAccount, batch: int) -> None:
 def listed(account: MemoryAccount) -> Counter[int]:
     """The rows that a reader of the listing sees."""
     return Counter(row["n"] for rows in visible_rows(account).values() for row in rows)
+
+
+def test_rows_are_read_where_they_are_until_a_compaction_is_published(account: MemoryAccount) -> None:
+    before = rows_read(account, versionAsOf="9")
+    dies(account)
+    assert before == rows_read(account, versionAsOf="9")
+    assert Counter(range(4, 12)) == rows_followed(account, 1, 5)
+
+
+def test_a_compaction_whose_blocks_have_expired_is_voided_and_versions_are_read_as_before(
+    account: MemoryAccount,
+) -> None:
+    before = rows_read(account, versionAsOf="9")
+    dies(account)
+    account.clock.sleep(8 * DAY)
+    write(account, 10, [20, 21])
+    assert "void" == log_of(account).read(11).operation
+    assert before == rows_read(account, versionAsOf="9")
+    assert Counter(range(4, 12)) == rows_followed(account, 1, 5)
+    assert 2 == compacted(account).made
+    assert before == rows_read(account, versionAsOf="9")
+
+
+def test_a_part_of_a_blob_is_found_again_where_it_was_moved(
+    account: MemoryAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing_ahead(container: BlobContainer, splits: Sequence[Split], *_: int) -> ReadAhead:
+        return ReadAhead(container, splits, 1, 1)
+
+    monkeypatch.setattr("azureblob_source.read.split_reader.ReadAhead", nothing_ahead)
+    compacted(account)
+    for batch in (10, 11):
+        write(account, batch, [100 * batch, 100 * batch + 1])
+    raw = {"path": "container/flights", **ACCOUNT, "metadataColumns": "version", "versionAsOf": "4"}
+    plan = ReadPlan(source_options(raw, {}))
+    plan.container = account.container("container")
+    reader = SnapshotReader(plan, spark_schema(plan))
+    partitions = reader.partitions()
+    before = visible_blobs(account)
+    assert 2 == compacted(account).made
+    assert before.keys().isdisjoint(visible_blobs(account))
+    found = Counter(row["n"] for each in partitions for batch in reader.read(each) for row in batch.to_pylist())
+    assert Counter(range(10)) == found
+
+
+@pytest.mark.parametrize("first", [5, 9])
+def test_a_vacuum_that_passes_rows_while_a_compaction_moves_them_hides_them(account: MemoryAccount, first: int) -> None:
+    log = log_of(account)
+
+    def staged_then_vacuumed(groups: Sequence[Staging]) -> Iterator[Staged]:
+        found = list(staged_here(log, groups))
+        vacuumed(account, first)
+        return iter(found)
+
+    plan = plan_compaction(log, CompactionRules(LATER), 9)
+    compact(log, plan, lambda: new_draft(SYSTEM_CLOCK, None), Publisher(log.container), stage=staged_then_vacuumed)
+    assert Counter(range(2 * first, 20)) == Counter(n for _, n in rows_read(account).elements())
+    assert Counter(range(2 * first, 20)) == rows_followed(account, first - 1, newest(log))
+
+
+def test_a_group_whose_blobs_a_vacuum_has_deleted_is_left_for_the_next_plan(account: MemoryAccount) -> None:
+    log = log_of(account)
+    plan = plan_compaction(log, CompactionRules(LATER), 9)
+    vacuumed(account, 5)
+    done = compact(log, plan, lambda: new_draft(SYSTEM_CLOCK, None), Publisher(log.container))
+    assert (0, 2) == (done.made, done.outdated)
+    assert 2 == compacted(account).made
 
 
 def test_moved_rows_are_reverted_though_the_revert_dies_and_stays_away_for_a_week(account: MemoryAccount) -> None:
@@ -84,3 +193,21 @@ def test_batches_whose_moved_rows_were_overwritten_are_reverted(account: MemoryA
     committer(container, plan, 7).commit([staged], None, overwrite=True)
     reverted(account, 6)
     assert Counter([1000]) == listed(account) == Counter(n for _, n in rows_read(account).elements())
+
+
+def test_the_last_part_of_a_batch_over_many_streams_waits_as_it_may_be_replaced() -> None:
+    account = new_account()
+    container, plan = account.container("container"), plan_of(STREAMS, "container", streamColumn="stream")
+
+    def commit(batch: int, streams: Sequence[str], seed: int) -> None:
+        rows = pa.record_batch([list(streams), [batch] * len(streams)], schema=STREAMS)
+        staged = stage_rows(container, plan, [rows], seed=seed)
+        committer(container, plan, seed).commit([staged], Transaction("q", batch))
+
+    for batch in range(3):
+        commit(batch, ["flights"], batch)
+    log = log_of(account)
+    assert [0, 1] == [
+        blob.version for group in plan_compaction(log, CompactionRules(LATER), 2).groups for blob in group.blobs
+    ]
+    assert 1 == compacted(account).made
