@@ -64,8 +64,9 @@ def void_version(
 def leave_out(log: CommitLog, blobs: Collection[BlobEntry], draft: Draft, publisher: Publisher) -> LogEntry:
     """Append the entry that removes blobs from the stream which were deleted by hand; returns it.
 
-    Blobs that earlier entries remove, and that cannot be deleted, stay where they are. `draft` is as for
-    `publish_committed`. `ConflictError` if another blob of an unpublished entry is missing too.
+    Blobs that earlier entries remove, and that cannot be deleted, stay where they are. An entry with moved rows that
+    cannot be published is voided: they are where they were. `draft` is as for `publish_committed`. `ConflictError` if
+    another blob of an unpublished entry is missing too.
     """
     while True:
         head = log.refresh()
@@ -73,15 +74,35 @@ def leave_out(log: CommitLog, blobs: Collection[BlobEntry], draft: Draft, publis
         if head is None:
             raise NotFoundError("change", f"the log of {log.stream}", "there is none", "Check the name.")
         unpublished = log.entries(first_unpublished(head, kept_from=log.kept_from), head.version)
-        for entry in entries_in_effect(unpublished):
-            failed = [each for each in publisher.publish_blobs(entry) if each.blob not in blobs]
-            if failed:
-                place, step = _version(log, entry), "Look again at what is missing."
-                raise ConflictError("leave out blobs of", place, _cause(entry, failed), step)
-        removed = tuple(sorted(blob.removal for blob in blobs))
-        entry = log.next_entry(head, replace(draft, transaction=None, removed=removed), head.version)
-        if log.put(entry).write_id == draft.write_id:
-            return entry
+        stuck = _stuck(unpublished, blobs, publisher)
+        if stuck is None:
+            removed = tuple(sorted(blob.removal for blob in blobs))
+            entry = log.next_entry(head, replace(draft, transaction=None, removed=removed), head.version)
+            if log.put(entry).write_id == draft.write_id:
+                return entry
+        elif not _moves(stuck.entry):
+            place, step = _version(log, stuck.entry), "Look again at what is missing."
+            raise ConflictError("leave out blobs of", place, _cause(stuck.entry, stuck.failed), step)
+        else:
+            put = void(log, head, stuck, draft, publisher)
+            blobs = [blob for blob in blobs if blob not in stuck.entry.blobs]
+            if put is not None and not blobs:
+                return put
+
+
+def _stuck(entries: Sequence[LogEntry], left_out: Collection[BlobEntry], publisher: Publisher) -> ToVoid | None:
+    """The first of the entries that cannot be published: without blobs that are left out, unless it moves rows."""
+    for entry in entries_in_effect(entries):
+        failed = publisher.publish_blobs(entry)
+        if not _moves(entry):
+            failed = [each for each in failed if each.blob not in left_out]
+        if failed:
+            return ToVoid(entry, failed)
+    return None
+
+
+def _moves(entry: LogEntry) -> bool:
+    return any(blob.moved for blob in entry.blobs)
 
 
 def voided_batch_error(log: CommitLog, entry: LogEntry, failed: Sequence[Unpublishable]) -> ConflictError:

@@ -134,7 +134,7 @@ STORIES: dict[str, Story] = {
     ),
     "left out": (
         what_is_left_out_is_not_all_that_is_missing,
-        edited("azureblob_source.log.void:leave_out", "publisher.publish_blobs(entry)", "()"),
+        edited("azureblob_source.log.void:_stuck", "publisher.publish_blobs(entry)", "[]"),
     ),
     "second void": (
         a_void_that_came_second_voids_nothing,

@@ -17,7 +17,9 @@ from azureblob_source.log.compaction import CompactionRules, compact, plan_compa
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import log_version
 from azureblob_source.log.publish import Publisher
+from azureblob_source.log.void import leave_out
 from azureblob_source.maintenance.drafts import new_draft
+from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from azureblob_source.read.options import source_options
@@ -72,6 +74,12 @@ def dies(account: MemoryAccount) -> None:
         compacted(MemoryAccount(account.service, intercept=FaultInjector(fault)))
 
 
+def repaired(account: MemoryAccount) -> None:
+    """A repair."""
+    container = account.container("container")
+    repair(container, plan_repair(container, None, LATER), lambda: new_draft(SYSTEM_CLOCK, None), Publisher(container))
+
+
 def vacuumed(account: MemoryAccount, first: int) -> None:
     """A vacuum that moves the boundary to a version, or less far."""
     log = log_of(account)
@@ -111,6 +119,18 @@ def test_a_compaction_whose_blocks_have_expired_is_voided_and_versions_are_read_
     assert Counter(range(4, 12)) == rows_followed(account, 1, 5)
     assert 2 == compacted(account).made
     assert before == rows_read(account, versionAsOf="9")
+
+
+def test_missing_blobs_of_a_compaction_that_was_never_published_are_not_left_out(account: MemoryAccount) -> None:
+    before = rows_read(account)
+    dies(account)
+    account.clock.sleep(8 * DAY)
+    log = log_of(account)
+    put = leave_out(log, missing_blobs(log), new_draft(SYSTEM_CLOCK, None), Publisher(log.container, threads=1))
+    assert "void" == put.operation
+    assert before == rows_read(account)
+    repaired(account)
+    assert Counter(range(20)) == listed(account)
 
 
 def test_a_part_of_a_blob_is_found_again_where_it_was_moved(
