@@ -8,7 +8,8 @@ Why this order is safe (each clause is a test):
   * Only published entries are removed, and never the head: no batch is voided, and the transactions stay known.
   * The entry that lists the transactions of the first one that is kept loses its blobs, and is kept (decision 24).
   * A blob is deleted only if its `azureblob_attempt` metadata names the entry's attempt, on the ETag that was read.
-  * A blob with moved rows is deleted as soon as all of them are below the boundary, which never divides its rows.
+  * A blob with moved rows is deleted as soon as all of them are below the boundary, which divides no rows that the plan
+    has seen. If nothing has followed the entry that has moved them, another entry removes it.
   * An entry is deleted after its blobs. If a vacuum dies, the boundary's `removing` lists the entries that it began
     with, and the next vacuum starts with them. Any other entry below the boundary was put there by a stale writer: it
     is deleted, its blobs are not.
@@ -26,11 +27,12 @@ from typing import TYPE_CHECKING
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import Condition, Done, Missing
 from azureblob_source.log.boundary import Boundary, move_boundary
-from azureblob_source.log.entry import attempt_of
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.entry import Draft, attempt_of
 from azureblob_source.log.live import first_unpublished
 from azureblob_source.log.naming import is_batch_log, log_name, log_prefix, log_version
-from azureblob_source.log.publish import still_there
-from azureblob_source.log.relocation import compactions_after
+from azureblob_source.log.publish import Publisher, still_there
+from azureblob_source.log.relocation import commit_relocation, compactions_after
 from azureblob_source.log.status import newest_batch_entry
 from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.maintenance.checkpoints import unneeded
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from azure_account.container import BlobContainer
     from azure_account.readback import Doubtful
     from azure_account.values import BlobProperties, Outcome
-    from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import BlobEntry, LogEntry
 
 SHORTEST_RETENTION = timedelta(hours=1)
@@ -71,6 +72,7 @@ class VacuumPlan:
     strays: entries that a stale writer put below the boundary, to be deleted without their blobs.
     list_entry: the entry below the boundary that is kept, as it lists transactions.
     moved: blobs of later, published entries, all of whose rows were moved from outdated ones, to be deleted.
+    newest_moved: the same of entries that are not known to be published.
     checkpoints: blobs of checkpoints of the log, to be deleted.
     first, last: the first version that is kept, and the head.
     """
@@ -87,13 +89,14 @@ class VacuumPlan:
     rows: int = 0
     bytes: int = 0
     moved: tuple[BlobEntry, ...] = ()
+    newest_moved: tuple[BlobEntry, ...] = ()
     checkpoints: tuple[BlobProperties, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
         entries = self.outdated or self.interrupted or self.strays
-        return not (entries or self.boundary.removing or self.moved or self.checkpoints)
+        return not (entries or self.boundary.removing or self.moved or self.newest_moved or self.checkpoints)
 
     @property
     def log_only(self) -> bool:
@@ -147,10 +150,9 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
             size += sum(blob.size for blob in entry.blobs)
         progress(len(chunk))
     checkpoints = () if plan.log_only else tuple(unneeded(log, plan.first))
-    kept = [entry for entry in movers if plan.first <= entry.version <= head.published_up_to]
-    outdated = [blob for entry in kept for blob in entry.blobs if blob.moved and blob.versions[1] < plan.first]
-    there = tuple(blob for blob in outdated if still_there(log.container, blob.removal) is not None)
-    return replace(plan, blobs=blobs, rows=rows, bytes=size, moved=there, checkpoints=checkpoints)
+    of_published, of_others = _outdated_moved(log.container, movers, plan.first, head.published_up_to)
+    plan = replace(plan, moved=of_published, newest_moved=of_others)
+    return replace(plan, blobs=blobs, rows=rows, bytes=size, checkpoints=checkpoints)
 
 
 def plan_from_listing(
@@ -211,6 +213,7 @@ def vacuum(
         move_boundary(container, plan.stream, boundary, replace(boundary, removing={}, write_id=new_id()))
     work.delete_blobs(plan.moved)
     work.delete_checkpoints()
+    work.remove_newest_moved(new_id())
     return VacuumResult(work.entries, work.blobs, tuple(work.foreign), len(plan.checkpoints))
 
 
@@ -252,6 +255,14 @@ class _Work:
         fates = self._each(self._delete_blob, blobs)
         self.blobs += fates.count(_Fate.DELETED)
         self.foreign += [blob.name for blob, fate in zip(blobs, fates, strict=True) if fate is _Fate.FOREIGN]
+
+    def remove_newest_moved(self, write_id: str) -> None:
+        """Have an entry remove the blobs that a writer may still publish. Errors as of `commit_relocation`."""
+        log = CommitLog(self.container, self.plan.stream)
+        if self.plan.newest_moved and (head := log.refresh()) is not None:
+            removed = tuple(blob.removal for blob in self.plan.newest_moved)
+            draft = Draft(write_id, head.timestamp, "compact", removed=removed)
+            commit_relocation(log, draft, Publisher(self.container, self.threads), self.plan.last)
 
     def delete_entries(self, entries: Sequence[ListedEntry]) -> None:
         """Delete entries below the boundary, each on the ETag that was listed."""
@@ -317,6 +328,21 @@ def _with_undivided(plan: VacuumPlan, moved: Sequence[BlobEntry]) -> VacuumPlan:
         first = min(divided)
     first = max(first, plan.boundary.first)
     return replace(plan, outdated=tuple(entry for entry in plan.outdated if entry.version < first), first=first)
+
+
+def _outdated_moved(
+    container: BlobContainer, movers: Sequence[LogEntry], first: int, published_up_to: int
+) -> tuple[tuple[BlobEntry, ...], tuple[BlobEntry, ...]]:
+    """The blobs all of whose moved rows are below `first`: those that are there, and those of unpublished entries."""
+    outdated = [
+        (entry.version, blob)
+        for entry in movers
+        for blob in entry.blobs
+        if first <= entry.version and blob.moved and blob.versions[1] < first
+    ]
+    published = [blob for version, blob in outdated if version <= published_up_to]
+    there = tuple(blob for blob in published if still_there(container, blob.removal) is not None)
+    return there, tuple(blob for version, blob in outdated if version > published_up_to)
 
 
 def _needed(log: CommitLog, head: LogEntry) -> int:

@@ -179,6 +179,15 @@ def test_a_group_whose_blobs_a_vacuum_has_deleted_is_left_for_the_next_plan(acco
     assert 2 == compacted(account).made
 
 
+def test_a_vacuum_removes_moved_rows_of_a_stream_that_nobody_writes_to_any_more(account: MemoryAccount) -> None:
+    compacted(account)
+    account.clock.sleep(60.0)
+    vacuumed(account, newest(log_of(account)))
+    assert not listed(account)
+    log = log_of(account)
+    assert () == log.read(newest(log)).blobs == plan_vacuum(log, LATER).newest_moved
+
+
 def test_moved_rows_are_reverted_though_the_revert_dies_and_stays_away_for_a_week(account: MemoryAccount) -> None:
     compacted(account)
     fault = on("put", Crash(after_effect=True), name=lambda name: log_version(name) is not None)
