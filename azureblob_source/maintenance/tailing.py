@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from arrow_avro import decode_blob, superset
 from azureblob_source.options import LATEST
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
@@ -13,8 +15,6 @@ from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    import pyarrow as pa
 
     from arrow_avro import AvroSchema
     from azureblob_source.log.commit_log import CommitLog
@@ -115,10 +115,10 @@ class Tail:
                 logger.warning("blob %s of version %d is deleted, its rows are left out", blob.name, entry.version)
                 continue
             reader = superset(tuple(self._schemas.values()), self.columns)
-            older = sum(rows.rows for rows in blob.moved if rows.version < first)
+            is_new = [rows.version >= first for rows in blob.moved for _ in range(rows.rows)]
             for batch in decode_blob(data, blob=blob.name, reader=reader, columns=self.columns):
-                rows = batch.slice(older)
-                older = max(0, older - batch.num_rows)
+                mask, is_new = is_new[: batch.num_rows], is_new[batch.num_rows :]
+                rows = batch if all(mask) else batch.filter(pa.array(mask))
                 if rows.num_rows:
                     yield Rows(entry, blob, rows)
 

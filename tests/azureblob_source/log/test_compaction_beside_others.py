@@ -21,6 +21,7 @@ from azureblob_source.log.void import leave_out
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
+from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from azureblob_source.read.options import source_options
 from azureblob_source.read.read_ahead import ReadAhead
@@ -240,3 +241,19 @@ def test_the_last_part_of_a_batch_over_many_streams_waits_as_it_may_be_replaced(
         blob.version for group in plan_compaction(log, CompactionRules(LATER), 2).groups for blob in group.blobs
     ]
     assert 1 == compacted(account).made
+
+
+def test_tail_shows_the_new_rows_of_a_blob_wherever_they_are_in_it() -> None:
+    account, large = new_account(), list(range(10_000, 12_000, 2))
+    for batch in (0, 1):
+        write(account, batch, [2 * batch])
+    tail = Tail(CommitLog(account.container("container"), "flights"), account.clock)
+    tail.last(1)
+    write(account, 2, large)
+    for batch in (3, 4):
+        write(account, batch, [2 * batch])
+    assert (4, 1) == ((done := compacted(account)).replaced, done.made)
+    write(account, 5, [2 * row for row in large])
+    assert (3, 1) == ((done := compacted(account)).replaced, done.made)
+    shown = Counter(n for each in next(tail.following()) for n in each.batch["n"].to_pylist())
+    assert Counter([*large, 6, 8, *(2 * row for row in large)]) == shown
