@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from azureblob_source.log.entry import Totals
-from azureblob_source.log.live import first_unpublished, last_published, live_blobs
+from azureblob_source.log.live import entries_in_effect, first_unpublished, last_published, live_blobs
 from azureblob_source.log.live_state import no_log
 from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.options import EARLIEST, LATEST
@@ -79,6 +79,7 @@ class Follower:
     log_id: str | None = None
     """The identity of the log that is followed, as far as it is known."""
     _published: int = -1
+    _waits_for_rows: bool = False
     _entries: dict[int, LogEntry] = field(default_factory=dict)
     _totals: dict[int, Totals] = field(default_factory=lambda: {-1: Totals()})
     no_container: bool = False
@@ -325,6 +326,8 @@ class Follower:
         for entry in unpublished:
             self._note_totals(entry)
         self._published = last_published(first - 1, unpublished, self._is_published)
+        held = (entry for entry in entries_in_effect(unpublished) if entry.version > self._published)
+        self._waits_for_rows = any(entry.operation != "compact" for entry in held)
         return self._published
 
     def _is_published(self, entry: LogEntry) -> bool:
@@ -335,7 +338,7 @@ class Follower:
 
     def _check_timeout(self, after: int | None, published: int, head: LogEntry) -> None:
         """`TransientError` if the reader has waited too long for a committed batch to be published."""
-        if published == head.version or (after is not None and published > after):
+        if published == head.version or not self._waits_for_rows or (after is not None and published > after):
             self._wait.end()
         else:
             self._wait.go_on(f"version {published + 1} of {self._place}", version=published + 1)

@@ -251,7 +251,7 @@ def _when_published(
 
     An entry that cannot be published is revoked by a later one. Only entries that open an epoch can stand between the
     two, as nothing else is appended before all earlier entries are published or revoked. A read of the head then covers
-    these entries too. `TransientError` after the timeout.
+    these entries too. A compaction is not waited for. `TransientError` after the timeout.
     """
     visible: set[str] = set()
     while True:
@@ -271,6 +271,12 @@ def _when_published(
         missing = [blob.name for blob in not_visible(log.container, asked)]
         if not missing:
             return state, effect
+        moving = [
+            entry.version for entry, blob in effect.added if entry.operation == "compact" and blob.name in missing
+        ]
+        if moving:  # until it is published, the rows are where they were
+            state = live_state(log, min(moving) - 1)
+            continue
         visible.update(blob.name for blob in asked if blob.name not in missing)
         wait.go_on(f"blob {missing[0]} in {log.container.url}", otherwise=", or read an earlier `versionAsOf`")
         wait.clock.sleep(_PUBLISH_POLL)

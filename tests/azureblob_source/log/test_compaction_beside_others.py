@@ -23,10 +23,11 @@ from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repa
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from azureblob_source.read.following import Follower, TriggerLimits
 from azureblob_source.read.options import source_options
 from azureblob_source.read.read_ahead import ReadAhead
 from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
-from foundation.clock import SYSTEM_CLOCK
+from foundation.clock import SYSTEM_CLOCK, ManualClock
 from tests.azureblob_source.log.compacting import ROWS, compacted, newest, rows_followed, rows_read, write
 from tests.azureblob_source.write.sink_rows import (
     ACCOUNT,
@@ -106,6 +107,17 @@ def test_rows_are_read_where_they_are_until_a_compaction_is_published(account: M
     dies(account)
     assert before == rows_read(account, versionAsOf="9")
     assert Counter(range(4, 12)) == rows_followed(account, 1, 5)
+
+
+def test_readers_do_not_wait_for_a_compaction_to_be_published(account: MemoryAccount) -> None:
+    before = rows_read(account)
+    dies(account)
+    assert before == rows_read(account, publishTimeoutMs="1")
+    clock = ManualClock()
+    follower = Follower(log_of(account), 60.0, clock)
+    for _ in range(3):
+        assert 9 == follower.latest(9, TriggerLimits())
+        clock.sleep(60.0)
 
 
 def test_a_compaction_whose_blocks_have_expired_is_voided_and_versions_are_read_as_before(
