@@ -61,38 +61,53 @@ def revert(
         check_epoch(log, head, draft.epoch)
         if not of_streams and not publish_earlier(log, head, publisher, draft):
             continue
-        if not has_batches_after(log, last) and _refuses_parts(log, last, batch_version):
-            return None
-        found = entries_after(log, last)
-        taken_back = batches_among(log, found, last)
-        unplanned = [entry.version for entry in taken_back if entry.version not in planned]
-        if unplanned:
-            cause = f"version {unplanned[0]} was written after the revert was planned"
-            raise ConflictError("revert", _place(log), cause, "Stop the query, then look again.")
-        versions = tuple(entry.version for entry in taken_back)
-        moved = [] if of_streams else _moved(log, versions)
-        removed = [] if of_streams else [blob.removal for entry in taken_back for blob in entry.blobs]
-        removed += [blob.removal for _, blob in moved]
-        if removed:
-            publisher.probe_service(log.stream, draft.attributes, deletes=True)
-        if _divide(log, moved, versions, draft, publisher):
+        kept_from = log.kept_from
+        try:
+            if not has_batches_after(log, last) and _refuses_parts(log, last, batch_version):
+                return None
+            entry = _entry(log, head, last, replace(draft, batch_version=batch_version), publisher, planned)
+        except NotFoundError:
+            if log.refresh() == head and log.kept_from == kept_from:  # else others have removed what was to be read
+                raise
             continue
-        kept = Transaction(last.id, _last_kept(log, found, last))
-        reverting = replace(
-            draft,
-            operation="revert",
-            transaction=kept,
-            reverts=versions,
-            removed=tuple(removed),
-            batch_version=batch_version,
-        )
-        entry = log.next_entry(head, reverting, -1 if head is None else head.version)
-        if head is not None and taken_back and not of_streams:
-            entry = replace(entry, schemas=_schemas_without(log, head, taken_back))
-        if log.put(entry).write_id == entry.write_id:
+        if entry is not None and log.put(entry).write_id == entry.write_id:
             if not of_streams:
-                publish_in_effect(log, entry, reverting, publisher)
+                publish_in_effect(log, entry, draft, publisher)
             return entry
+
+
+def _entry(
+    log: CommitLog,
+    head: LogEntry | None,
+    last: Transaction,
+    draft: Draft,
+    publisher: Publisher,
+    planned: Collection[int],
+) -> LogEntry | None:
+    """The entry that takes back the batches, to follow `head`. None if that is not the head any more."""
+    of_streams = is_batch_log(log.stream)
+    found = entries_after(log, last)
+    if log.head() != head:
+        return None
+    taken_back = batches_among(log, found, last)
+    unplanned = [entry.version for entry in taken_back if entry.version not in planned]
+    if unplanned:
+        cause = f"version {unplanned[0]} was written after the revert was planned"
+        raise ConflictError("revert", _place(log), cause, "Stop the query, then look again.")
+    versions = tuple(entry.version for entry in taken_back)
+    moved = [] if of_streams else _moved(log, versions)
+    removed = [] if of_streams else [blob.removal for entry in taken_back for blob in entry.blobs]
+    removed += [blob.removal for _, blob in moved]
+    if removed:
+        publisher.probe_service(log.stream, draft.attributes, deletes=True)
+    if _divide(log, moved, versions, draft, publisher):
+        return None
+    kept = Transaction(last.id, _last_kept(log, found, last))
+    reverting = replace(draft, operation="revert", transaction=kept, reverts=versions, removed=tuple(removed))
+    entry = log.next_entry(head, reverting, -1 if head is None else head.version)
+    if head is not None and taken_back and not of_streams:
+        return replace(entry, schemas=_schemas_without(log, head, taken_back))
+    return entry
 
 
 def _moved(log: CommitLog, versions: Collection[int]) -> list[tuple[LogEntry, BlobEntry]]:
@@ -184,11 +199,24 @@ def batches_among(log: CommitLog, entries: Sequence[LogEntry], last: Transaction
 
 def entries_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
     """All entries, also of others, after the last one of a batch up to `last`. Errors as of `batches_after`."""
-    head = log.head()
-    if head is None or not has_batches_after(log, last):
-        return []
+    while True:
+        head = log.head()
+        if head is None or not has_batches_after(log, last):
+            return []
+        oldest = log.first() or 0
+        if log.head() != head:
+            continue
+        try:
+            return _entries_after(log, last, oldest, head.version)
+        except NotFoundError:
+            if log.kept_from <= oldest:  # else a vacuum has removed what was to be read
+                raise
+
+
+def _entries_after(log: CommitLog, last: Transaction, oldest: int, until: int) -> list[LogEntry]:
+    """The same, of those from version `oldest` to `until`. `NotFoundError` if one of them is not kept."""
     found: list[LogEntry] = []
-    oldest, until, reached = log.first() or 0, head.version, False
+    reached = False
     while until >= oldest and not reached:
         some = log.entries(max(oldest, until - _AT_ONCE + 1), until)
         reached = any(_is_up_to(entry, last) for entry in some)

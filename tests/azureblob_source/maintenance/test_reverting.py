@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction
 from azureblob_source.log.live import entries_in_effect
+from azureblob_source.log.naming import batches_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.maintenance.reverting import RevertPlan, carry_out, plan_revert
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from azure_account.memory.account import MemoryAccount
+    from azure_account.memory.faults import NumberedAttempt
     from azure_account.retrying.retry_loop import Request
     from tests.histories.mutants import Mutant
 
@@ -340,6 +343,32 @@ def test_a_vacuum_of_batches_that_stay_does_not_matter() -> None:
     assert numbers_in(account) == []
 
 
+@pytest.mark.parametrize("path", STREAMS)
+def test_a_vacuum_of_batches_that_stay_may_pass_a_revert_at_any_request(path: str) -> None:
+    number, ended = 0, False
+    while not ended:
+        number, account = number + 1, new_account()
+        for batch in range(4):
+            write(account, batch, range(10 * batch, 10 * batch + 10), path)
+            account.clock.sleep(60.0)
+        faults = FaultInjector(partial(_vacuums_at, account, number))
+        assert [2, 3] == revert(account, 1, faults).batches
+        ended = faults.count < number
+        assert list(range(0 if ended else 10, 20)) == numbers_in(account) == numbers_by_log(account)
+        write(account, 2, range(20, 25), path)
+        assert list(range(0 if ended else 10, 25)) == numbers_in(account) == numbers_by_log(account)
+    assert number > 20
+
+
+def _vacuums_at(account: MemoryAccount, number: int, attempt: NumberedAttempt) -> None:
+    """At one request of another process a vacuum removes the first of four batches."""
+    container = account.container("container")
+    before = datetime.fromtimestamp(account.clock.now() - 200.0, UTC)
+    for name in ("a", "b", batches_stream("q")) if attempt.number == number else ():
+        if CommitLog(container, name).refresh() is not None:
+            vacuum(container, plan_vacuum(CommitLog(container, name), before), lambda: "v", threads=1)
+
+
 def test_batches_that_replace_all_rows_are_refused() -> None:
     account = new_account()
     write(account, 0, [0])
@@ -546,12 +575,12 @@ MUTANTS: dict[str, Mutant] = {
     "blobs are not deleted": edited(
         "azureblob_source.log.publish:Publisher.publish", '"compact", "revert"', '"compact"'
     ),
-    "readers do not know it": edited("azureblob_source.log.revert:revert", "reverts=versions,", ""),
+    "readers do not know it": edited("azureblob_source.log.revert:_entry", "reverts=versions,", ""),
     "it takes other queries' batches back": edited(
         "azureblob_source.log.revert:is_after", "own.id == last.id and ", ""
     ),
     "the log remembers the old batches": edited(
-        "azureblob_source.log.revert:revert", "transaction=kept", "transaction=None"
+        "azureblob_source.log.revert:_entry", "transaction=kept", "transaction=None"
     ),
     "the batch log is forgotten": edited(
         "azureblob_source.maintenance.reverting:plan_revert",
