@@ -25,6 +25,7 @@ from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.audit.findings import Audit, Kind
 from azureblob_source.maintenance.audit.live_index import LiveIndex, Sweep
 from azureblob_source.maintenance.audit.log_view import view_of
+from azureblob_source.maintenance.audit.looking import is_staged
 from azureblob_source.write.options import sink_options
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from tests.azureblob_source.log.checkpointed import DAY, STREAM, log_of, stream_of_days
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from azure_account.container import BlobContainer
     from azure_account.memory.account import MemoryAccount
     from azure_account.retrying.retry_loop import Request, T
+    from azureblob_source.maintenance.audit.looking import AuditContext
     from tools.azurite import Azurite
 
 DAY_OLD = timedelta(days=1)
@@ -134,6 +136,28 @@ def test_a_view_has_the_boundary_by_which_it_knows_what_is_live(monkeypatch: pyt
     monkeypatch.setattr("azureblob_source.maintenance.audit.log_view.of_live", beside_a_vacuum)
     view = view_of(log_of(account))
     assert (moved[0], 12) == (view.boundary, len(view.live))
+
+
+def test_what_a_vacuum_removes_while_an_unpublished_version_is_looked_at_is_not_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    account = stream_of_days(5)
+    log = log_of(account)
+    head = log.read(4)
+    for blob in head.blobs:
+        box(account).delete(blob.name)
+    assert [("missing", blob.name) for blob in head.blobs] == found(account)
+
+    def overtaken(context: AuditContext, name: str) -> bool | None:
+        for version in (5, 6):
+            put_entry(account, replace(head, version=version, write_id=f"{version}", blobs=()))
+        move_boundary(box(account), STREAM, Boundary(), Boundary(6, {}, "vacuum"))
+        for version in range(6):
+            box(account).delete(log_name(STREAM, version))
+        return is_staged(context, name)
+
+    monkeypatch.setattr("azureblob_source.maintenance.audit.unfinished.is_staged", overtaken)
+    assert [] == found(account)
 
 
 # --- blobs ------------------------------------------------------------------------------------------------------------
