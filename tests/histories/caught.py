@@ -32,6 +32,9 @@ KINDS = {
     "tests.azureblob_source.log.revert_histories.history:RevertHistory": (
         "tests.azureblob_source.log.revert_histories.mutants"
     ),
+    "tests.azureblob_source.log.compaction_histories.history:CompactionHistory": (
+        "tests.azureblob_source.log.compaction_histories.mutants"
+    ),
     "tests.azureblob_source.log.checkpoint_histories:CheckpointedHistory": (
         "tests.azureblob_source.log.test_checkpoint_histories"
     ),
