@@ -31,6 +31,8 @@ class BlobContainer:
         self.name = name
         self._service = service
         self._retry_loop = retry_loop
+        self.lists_from_name = True
+        """Whether listings begin at `start_from`, as far as is known: an older service begins with the first name."""
 
     @property
     def url(self) -> str:
@@ -153,6 +155,8 @@ class BlobContainer:
                     self.name, prefix, start_from, marker, uncommitted=uncommitted, tags=tags
                 ),
             )
+            if start_from is not None and page.items and page.items[0].name < start_from:
+                self.lists_from_name = False
             for item in page.items:
                 if start_from is None or item.name >= start_from:
                     yield self._with_state(item) if uncommitted else item

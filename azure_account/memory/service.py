@@ -42,12 +42,14 @@ class ServiceAssumptions:
     dated_by_first_block: an uncommitted blob is listed with the time of its first block, not of the last.
     create_only: the credential is a SAS that allows to create blobs and not to overwrite them, so a write to a blob
       that exists is refused with `UnauthorizedBlobOverwrite`, whatever its condition.
+    lists_from_name: a listing can begin at a name, as from service version 2026-02-06 on. Azurite ignores that.
     """
 
     list_before_condition: bool = False
     delete_keeps_blocks: bool = False
     dated_by_first_block: bool = False
     create_only: bool = False
+    lists_from_name: bool = True
 
 
 @dataclass
@@ -204,7 +206,7 @@ class MemoryService:
     def list_page(
         self, container: str, prefix: str, start_from: str | None, marker: str | None, *, uncommitted: bool, tags: bool
     ) -> Page[BlobProperties]:
-        first = max(prefix, start_from or "", marker or "")
+        first = max(prefix, (start_from or "") if self.behaviour.lists_from_name else "", marker or "")
         with self._lock:
             blobs = self._blobs(container)
             found = ((name, self._blob(blobs, name)) for name in blobs.names(first, prefix))
