@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from azure_account.container import BlobContainer
     from azureblob_source.log.entry import BlobEntry
-    from foundation.errors import CorruptError
+    from foundation.errors import AzureBlobError
 
 logger = logging.getLogger("azureblob_source")
 
@@ -73,7 +73,7 @@ def total(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return sums
 
 
-def skip_damaged(container: BlobContainer, damage: CorruptError) -> None:
+def skip_damaged(container: BlobContainer, damage: AzureBlobError) -> None:
     """Report that a blob, or a part of one, is skipped: a warning that names it, and `azureblob.corruptBlobs`."""
     logger.warning("Skipped because of option ignoreCorruptBlobs: %s", damage)
     _add("corruptBlobs", 1, _groups_of(container.name))

@@ -257,7 +257,12 @@ class CommitLog:
     def next_entry(
         self, head: LogEntry | None, draft: Draft, published_up_to: int, voided: LogEntry | None = None
     ) -> LogEntry:
-        """The draft as the entry that follows `head`: see `Draft.succeeding`. voided: the entry that it voids."""
+        """The draft as the entry that follows `head`: see `Draft.succeeding`. voided: the entry that it voids.
+
+        `ConfigurationError` if one of them adopts, and the other does not.
+        """
+        if head is not None and head.adopts != draft.adopts:
+            raise adoption_error(self._place, draft.operation, head)
         known: dict[str, LastCommitted] = {}
         if head is not None and head.next_lists:
             older = self._listed_for(head)
@@ -604,6 +609,16 @@ class CommitLog:
                     "delete every blob below it, and write it again."
                 )
         return NotFoundError("read version", f"{version} of {self.stream}", known, step)
+
+
+def adoption_error(place: str, operation: str, head: LogEntry) -> ConfigurationError:
+    """The error for a change of another kind than its log is of."""
+    if head.adopts:
+        cause = "the log names blobs that another program has written, which are never changed or deleted"
+        step = "Write to another stream; read this one to have its rows there too."
+        return ConfigurationError(f"{operation}: write to", place, cause, step)
+    step = "Read it without `adoptFolder`. Blobs of other programs in it: `python -m azureblob_source ls` names them."
+    return ConfigurationError("adopt blobs of", place, "the folder is a stream, with a log of its own", step)
 
 
 def _after_an_unknown_put(entry: LogEntry) -> str:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from azureblob_source.log.checkpoint.live_table import live_table
+from azureblob_source.log.commit_log import adoption_error
 from azureblob_source.log.entry import Removal
 from azureblob_source.log.live_state import of_live
 from azureblob_source.log.moving import moved_together
@@ -173,7 +174,11 @@ def plan_compaction(log: CommitLog, rules: CompactionRules, last: int) -> Compac
     """Plan the compaction of what is live at version `last`, up to which all is published. Changes nothing.
 
     The last part of a batch over many streams waits: if the other parts cannot be published, all of them are replaced.
+    `ConfigurationError` if the blobs are of another program.
     """
+    head = log.head()
+    if head is not None and head.adopts:
+        raise adoption_error(f"{log.stream} in {log.container.url}", "compact", head)
     waiting = {each.entry for each in log.transactions().values() if each.batch_version is not None}
     try:
         found = of_live(log, last, partial(_small_blobs, rules=rules, waiting=waiting))

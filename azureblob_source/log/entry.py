@@ -70,6 +70,8 @@ class BlobEntry:
     `uncompressed` and `size` count bytes before and after compression; event times are microseconds since 1970 UTC.
     `bounds` has some columns; of another one nothing is known.
     moved: if its rows were moved: the earlier blobs that had them, in the order of the rows.
+    etag: of the version of it that is adopted; None of own blobs. An adopted one has no attempt and no blocks, and
+      `rows` is 0 if they were not counted, see `rolled_by`. modified: when that was written, in the same microseconds.
     partition_column: the column that has one value in all rows, which `partition` names; None if it is not known.
     """
 
@@ -88,6 +90,13 @@ class BlobEntry:
     bounds: Bounds = field(default_factory=dict, hash=False)
     moved: tuple[MovedRows, ...] = field(default=(), hash=False)
     partition_column: str | None = None
+    etag: str | None = None
+    modified: int | None = None
+
+    @property
+    def adopted(self) -> bool:
+        """Whether another program has written it: it is never published, altered or deleted by this package."""
+        return self.etag is not None
 
     @property
     def versions(self) -> tuple[int, int]:
@@ -146,15 +155,18 @@ class Totals:
 
 
 Operation: TypeAlias = Literal[
-    "append", "overwrite", "overwrite-partitions", "replace", "void", "revert", "restore", "epoch", "compact"
+    "append", "overwrite", "overwrite-partitions", "replace", "void", "revert", "restore", "epoch", "compact", "adopt"
 ]
 """What an entry does.
 
 append: adds blobs. overwrite: its blobs take the place of all earlier ones. overwrite-partitions: of those in their
 partitions. replace: its blobs take the place of those of entry `replaces`, which cannot be published. void: revokes
 entry `replaces`. revert: revokes the entries `reverts`. restore: removes rows that are live and were not at version
-`restores`. epoch: opens an epoch. compact: its blobs have the rows of those that it removes.
+`restores`. epoch: opens an epoch. compact: its blobs have the rows of those that it removes. adopt: names blobs that
+another program has written, as all entries of its log do (decision 29).
 """
+ADOPTED, COUNTED = "adopted", "adopted, counted"
+"""The `rolled_by` of adopted blobs, whose rows are not known, or are."""
 VOIDED = -1
 """In the place of an entry's version: the batch was committed and voided, so its next run is committed again."""
 
@@ -209,6 +221,7 @@ class Change:
     reverts: versions of the entries that it takes back.
     restores: the version whose live blobs are live again.
     commit_info: what the writer says of it (option `commitInfo`).
+    adopted_since: blobs that were modified before this time are left out by all discoveries; None: no blob is.
     """
 
     write_id: str
@@ -227,6 +240,12 @@ class Change:
     reverts: tuple[int, ...] = ()
     restores: int | None = None
     commit_info: str | None = None
+    adopted_since: str | None = None
+
+    @property
+    def adopts(self) -> bool:
+        """Whether it, and so each entry of its log, names blobs that another program has written."""
+        return self.operation == "adopt"
 
     @property
     def rows(self) -> int:
@@ -423,6 +442,7 @@ def to_json(entry: LogEntry) -> bytes:
         "timestamp": entry.timestamp,
         "operation": entry.operation,
         "commitInfo": entry.commit_info,
+        "adoptedSince": entry.adopted_since,
         "epoch": entry.epoch,
         "logId": entry.log_id,
         "published": entry.published_up_to,
@@ -497,6 +517,7 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         timestamp=str(document["timestamp"]),
         operation=document["operation"],
         commit_info=document["commitInfo"],
+        adopted_since=document["adoptedSince"],
         transaction=None if transaction is None else Transaction(transaction["id"], int(transaction["version"])),
         epoch=document["epoch"],
         published_up_to=int(document["published"]),
@@ -535,6 +556,8 @@ _BLOB_FIELDS = {
     "rolledBy": "rolled_by",
     "minEventTime": "min_event_time",
     "maxEventTime": "max_event_time",
+    "etag": "etag",
+    "modified": "modified",
 }
 
 

@@ -18,6 +18,7 @@ from azure_account.values import IF_ABSENT, JSON, BlobAttributes, Done
 from azureblob_source.iceberg.field_ids import assigned
 from azureblob_source.iceberg.metadata import IcebergTable, TableSnapshot, from_json, table_uuid, to_json
 from azureblob_source.iceberg.schema import NotInIcebergError
+from azureblob_source.log.entry import ADOPTED
 from azureblob_source.log.naming import (
     checkpoint_name,
     metadata_prefix,
@@ -144,7 +145,10 @@ def _check_names(log: CommitLog, checkpoint: LogCheckpoint, known: int) -> None:
     """`NotInIcebergError` for a blob that is no plain Avro file, among those of manifests after version `known`."""
     for manifest in reversed(checkpoint.manifests):
         if manifest.added > known:
-            names = log.checkpoints.read(manifest, ["name"])["name"].to_pylist()
+            table = log.checkpoints.read(manifest, ["name", "rolled_by"])
+            names = table["name"].to_pylist()
+            if ADOPTED in table["rolled_by"].to_pylist():
+                raise NotInIcebergError("the rows of adopted blobs are not known: adopt them with `countRows`")
             gzipped = next((name for name in names if name.endswith(".gz")), None)
             if gzipped is not None:
                 raise NotInIcebergError(f"blob {gzipped} is gzipped, and Iceberg reads plain Avro files")

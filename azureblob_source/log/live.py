@@ -43,8 +43,10 @@ def is_visible(blob: BlobEntry, there: BlobProperties | None) -> bool:
 
     A tool that has replaced a blob's metadata has left its name, and its size if the name has no random suffix that
     would tell. So what a tool has damaged is still the blob, which its reader reports. An empty blob is about to be
-    deleted.
+    deleted. An adopted blob was visible before its entry was put.
     """
+    if blob.adopted:
+        return True
     if there is None or not there.size:
         return False
     attempt = attempt_of(there.metadata)
@@ -57,8 +59,11 @@ def first_unpublished(head: LogEntry | None, *, known: int = -1, kept_from: int 
     """The lowest version that is not known to be published.
 
     Published are the versions up to `head.published_up_to` and up to `known`, which the caller has published or found
-    to be. Below the retention boundary `kept_from` everything was published or revoked.
+    to be. Below the retention boundary `kept_from` everything was published or revoked. Adopted blobs are visible when
+    their entry is put.
     """
+    if head is not None and head.adopts:
+        return head.version + 1
     return max(-1 if head is None else head.published_up_to, known, kept_from - 1) + 1
 
 

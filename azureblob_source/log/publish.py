@@ -139,7 +139,9 @@ class Publisher:
         return failed
 
     def publish_blobs(self, entry: LogEntry) -> list[Unpublishable]:
-        """The same, but nothing is deleted."""
+        """The same, but nothing is deleted. Adopted blobs are there already."""
+        if entry.adopts:
+            return []
         done = self._concurrently(lambda blob: self.publish_blob(blob, entry.attributes), entry.blobs)
         return [each for each in done if each is not None]
 

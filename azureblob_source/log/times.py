@@ -6,10 +6,12 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from azureblob_source.log.entry import MovedRows
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from azureblob_source.log.entry import BlobEntry, MovedRows
+    from azureblob_source.log.entry import BlobEntry
 
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -17,6 +19,8 @@ UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_PATH = re.compile(r"(?:^|/)(?=(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)[-/](\d\d)(?:[-./]|$))", re.ASCII)
 _MICROSECOND = timedelta(microseconds=1)
 _WITHIN_MILLISECOND = 999
+WITHIN_SECOND = 999_999
+"""Microseconds by which a time that is known in whole seconds may be later."""
 
 
 def times_of(timestamp: str, blob: BlobEntry) -> tuple[int | None, int]:
@@ -34,6 +38,9 @@ def times_of_rows(timestamp: str, blob: BlobEntry | MovedRows) -> tuple[int | No
     """The same of rows that the entry with this timestamp has added."""
     if blob.min_event_time is not None and blob.max_event_time is not None:
         return blob.min_event_time, blob.max_event_time
+    modified = None if isinstance(blob, MovedRows) else blob.modified
+    if modified is not None:
+        return ordered(name_time(blob.name)[1], modified + WITHIN_SECOND)
     written = microseconds(datetime.fromisoformat(timestamp)) + _WITHIN_MILLISECOND
     return ordered(name_time(blob.name)[1], written)
 

@@ -137,6 +137,10 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
     if head is None:
         step = "Check container and stream; `python -m azureblob_source ls` shows what is there."
         raise NotFoundError("vacuum", f"{log.container.url}/{log.stream}", "there is no commit log", step)
+    if head.adopts:
+        cause = "its log names blobs of another program, and is what tells new ones from those that were read"
+        step = "Delete blobs where they are written; reads leave them out with `ignoreCorruptBlobs`."
+        raise ConfigurationError("vacuum", f"{log.container.url}/{log.stream}", cause, step)
     listed = list(_listed(log.container, log.stream))
     movers = list(compactions_after(log, boundary.first - 1))
     moved = [blob for entry in movers for blob in entry.blobs if blob.moved]

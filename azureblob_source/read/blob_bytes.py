@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FIRST_REQUEST = 1 << 14
 """Bytes that nearly always hold a file's header."""
+_LEFT_OUT = "Restore it (versioning, soft delete), or leave such blobs out, which counts them: `ignoreCorruptBlobs`."
 
 
 class RangeReader:
@@ -53,6 +54,9 @@ class RangeReader:
         return content
 
     def _gone(self, blob: StreamBlob) -> NotFoundError:
+        if blob.adopted:
+            place, cause = f"blob {blob.name} in {self._container.url}", "it was deleted since it was adopted"
+            return NotFoundError("read", place, cause, _LEFT_OUT)
         return NotFoundError(
             "read",
             f"blob {blob.name} in {self._container.url}",
@@ -63,6 +67,9 @@ class RangeReader:
         )
 
     def _replaced(self, blob: StreamBlob) -> ConflictError:
+        if blob.adopted:
+            place, cause = f"blob {blob.name} in {self._container.url}", "it was replaced since it was adopted"
+            return ConflictError("read", place, cause, _LEFT_OUT)
         return ConflictError(
             "read",
             f"blob {blob.name} in {self._container.url}",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 from azureblob_source.log.folder import visible_blobs
 from azureblob_source.log.naming import partition_value
-from azureblob_source.log.times import microseconds, name_time, ordered, times_of
+from azureblob_source.log.times import WITHIN_SECOND, microseconds, name_time, ordered, times_of
 
 if TYPE_CHECKING:
     import re
@@ -24,7 +23,6 @@ Between: TypeAlias = "tuple[int | None, int | None]"
 """[start, end) in microseconds since 1970 UTC; None is open."""
 
 ALL_TIMES: Between = (None, None)
-_WITHIN_SECOND = 999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,11 @@ class StreamBlob:
     first_version: int | None = None
     moved_in: int | None = None
     part: BlobPart | None = None
+
+    @property
+    def adopted(self) -> bool:
+        """Whether another program has written it, and a log names it."""
+        return self.version is not None and self.etag is not None
 
     @property
     def bytes_read(self) -> int:
@@ -113,27 +116,26 @@ def stream_blob(entry: LogEntry, blob: BlobEntry) -> StreamBlob:
     """A blob that a log entry adds."""
     earliest, latest = times_of(entry.timestamp, blob)
     if not blob.moved:
-        return StreamBlob(blob.name, blob.size, entry.version, blob.partition, earliest, latest)
+        return StreamBlob(blob.name, blob.size, entry.version, blob.partition, earliest, latest, blob.etag)
     first, last = blob.versions
     return StreamBlob(
         blob.name, blob.size, last, blob.partition, earliest, latest, first_version=first, moved_in=entry.version
     )
 
 
-PLANNED = ("name", "size", "version", "partition", "earliest", "latest", "first_version", "moved_in")
+PLANNED = ("name", "size", "version", "partition", "earliest", "latest", "etag", "first_version", "moved_in")
 """The columns of a live table that a read needs, which are fields of `StreamBlob`."""
 
 
 def stream_blobs(table: pa.Table) -> Iterator[StreamBlob]:
     """The blobs of a live table with the columns `PLANNED`."""
-    *columns, first_versions, moved_in = (table[name].to_pylist() for name in PLANNED)
-    return map(StreamBlob, *columns, repeat(None), first_versions, moved_in)
+    return map(StreamBlob, *(table[name].to_pylist() for name in PLANNED))
 
 
 def listed_blob(stream: str, blob: BlobProperties) -> StreamBlob:
     """A blob of a stream without a log. Its last modification is known in whole seconds."""
     place, started = name_time(blob.name)
-    changed = microseconds(blob.last_modified) + _WITHIN_SECOND
+    changed = microseconds(blob.last_modified) + WITHIN_SECOND
     partition = None if place is None else blob.name[len(stream) + 1 : max(place - 1, 0)]
     return StreamBlob(blob.name, blob.size, None, partition or None, *ordered(started, changed), blob.etag or None)
 

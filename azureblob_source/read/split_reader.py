@@ -11,7 +11,7 @@ from arrow_avro import DEFAULT_LIMITS, ReadLimits, blocks, decode_blocks, is_spl
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import without_gzip
 from azureblob_source.read.read_ahead import ReadAhead
-from foundation.errors import CorruptError
+from foundation.errors import ConflictError, CorruptError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from arrow_avro import AvroBlock, AvroSchema, FileHeader
     from azure_account.container import BlobContainer
-    from azureblob_source.read.blobs import BlobPart
+    from azureblob_source.read.blobs import BlobPart, StreamBlob
     from azureblob_source.read.read_ahead import SplitBytes
     from azureblob_source.read.splits import Split
 
@@ -81,7 +81,7 @@ def read_splits(
     with ReadAhead(container, splits, settings.threads, settings.budget) as ahead:
         for split, source in ahead:
             found = rows(split, source)
-            for batch in _undamaged(container, found) if settings.ignore_corrupt else found:
+            for batch in _undamaged(container, found, split.blob) if settings.ignore_corrupt else found:
                 yield split, batch
 
 
@@ -97,11 +97,16 @@ def _rows_of_part(batches: Iterable[pa.RecordBatch], part: BlobPart) -> Iterator
             return
 
 
-def _undamaged(container: BlobContainer, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _undamaged(container: BlobContainer, rows: Iterator[pa.RecordBatch], blob: StreamBlob) -> Iterator[pa.RecordBatch]:
+    """The rows up to any damage. An adopted blob that was deleted or replaced since counts as damaged."""
     try:
         yield from rows
     except CorruptError as damage:
         skip_damaged(container, damage)
+    except (ConflictError, NotFoundError) as change:
+        if not blob.adopted:
+            raise
+        skip_damaged(container, change)
 
 
 @dataclass

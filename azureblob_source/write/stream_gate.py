@@ -10,6 +10,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from azureblob_source.log.commit_log import adoption_error
 from azureblob_source.log.fencing import AT_LEAST_ONCE, NOTHING
 from foundation.errors import ConfigurationError, NotFoundError
 
@@ -40,6 +41,8 @@ class StreamGate:
             head = log.refresh()
         if head is None:
             log.check_no_files(own_are_right=self.plan.at_least_once)
+        elif head.adopts:
+            raise adoption_error(f"{stream} in {log.container.url}", "append", head)
         elif not overwrite:
             self.admit(stream, head, [self.plan.schema])
 

@@ -29,13 +29,23 @@ _BLOB_FIELDS = {
     "size": pa.int64(),
     "schema": pa.string(),
     "rolled_by": pa.string(),
+    "etag": pa.string(),
     "min_event_time": pa.int64(),
     "max_event_time": pa.int64(),
 }
 """Fields of `BlobEntry`, as the columns of the same names."""
 BOUNDS = pa.map_(pa.int32(), pa.field("value", pa.binary(), nullable=False))
 _NULLABLE = frozenset(
-    ("partition", "min_event_time", "max_event_time", "earliest", "first_version", "moved_in", "partition_field")
+    (
+        "partition",
+        "etag",
+        "min_event_time",
+        "max_event_time",
+        "earliest",
+        "first_version",
+        "moved_in",
+        "partition_field",
+    )
 )
 LIVE = pa.schema(
     [

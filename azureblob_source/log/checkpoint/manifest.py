@@ -80,6 +80,7 @@ _OWN = (
     ("earliest", optional("long")),
     ("latest", "long"),
     ("partition_field", optional("string")),
+    ("etag", optional("string")),
 )
 
 

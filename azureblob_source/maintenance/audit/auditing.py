@@ -82,6 +82,7 @@ class _Auditing:
     more: Counter[str] = field(default_factory=Counter)
     renewed: int = 0
     read: int = 0
+    not_adopted: int = 0
     whole: WholeLog | None = None
 
     def run(self) -> Audit:
@@ -160,6 +161,9 @@ class _Auditing:
     def _extra(self, sweep: Sweep, view: LogView) -> list[Extra]:
         """The blobs that are not live, and those that have the name of an unpublished one and are not it."""
         table = sweep.extra()
+        if view.head.adopts:
+            self.not_adopted = len(table)
+            return []
         if len(table) > MOST:
             foreign = pc.sum(pc.is_null(table["attempt"][MOST:])).as_py() or 0
             self.more[Kind.FOREIGN] += foreign
@@ -210,7 +214,7 @@ class _Auditing:
             pending=(*vacuuming(view, judged.outdated), *pending),
             more=dict(+self.more),
             renewed=self.renewed,
-            young=judged.young,
+            young=judged.young + self.not_adopted,
             listed=sweep.listed,
             read=self.read,
             checkpoint=view.checkpoint,

@@ -61,7 +61,8 @@ class Audit:
       log was looked at.
     more: by kind, how many blobs beyond the first `MOST` of a kind differ, and were not looked at again.
     renewed: live blobs whose metadata a tool has changed, and whose blocks are those of their entry.
-    young: blobs of this package that no entry names yet, which are not old enough to be findings.
+    young: blobs of this package that no entry names yet, which are not old enough to be findings; of an adopted folder
+      all that are not adopted.
     listed: names in the listing. read: entries that were read. checkpoint: the version by whose checkpoint the live
       blobs are known; None: by entries alone.
     """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from azure_account.values import BlobProperties
 
-AUDITED = ("name", "attempt", "blocks", "rows", "size", "version", "moved_in", "committed")
+AUDITED = ("name", "attempt", "blocks", "rows", "size", "etag", "version", "moved_in", "committed")
 """The columns of a live table that an audit needs."""
 EXTRA = pa.schema([("name", pa.string()), ("attempt", pa.string())])
 """Blobs of a listing that are not live under their names; the attempt that their metadata names, or null."""
@@ -58,6 +58,8 @@ class LiveIndex:
         )
         self.versions = pc.coalesce(self.table["moved_in"], self.table["version"]).to_numpy()
         """Of the entries that name the blobs; `rows_of` and `committed` are of those that added the newest rows."""
+        self.adopts = bool(len(live)) and self.table["etag"].null_count == 0
+        """Whether the blobs are of another program: an adopted one is known by its ETag, another by its attempt."""
 
     def __len__(self) -> int:
         """How many blobs are live."""
@@ -76,16 +78,26 @@ class LiveIndex:
         found = int(self.places([name])[0]) if len(self) else -1
         return None if found < 0 else found
 
-    def attempts(self, places: np.ndarray[Any, Any]) -> pa.Array:
-        """The attempts of the blobs at these places."""
-        found = self.table["attempt"].take(pa.array(places))
+    def marks(self, places: np.ndarray[Any, Any]) -> pa.Array:
+        """The attempts of the blobs at these places; the ETags of adopted ones."""
+        found = self.table["etag" if self.adopts else "attempt"].take(pa.array(places))
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
     def blob(self, place: int, stream: str) -> BlobEntry:
         """The blob at a place, as far as an audit needs it."""
         row = self.table.slice(place, 1).to_pylist()[0]
         return BlobEntry(
-            row["name"], stream, None, row["attempt"], row["blocks"], row["rows"], 0, row["size"], "", "audited"
+            row["name"],
+            stream,
+            None,
+            row["attempt"],
+            row["blocks"],
+            row["rows"],
+            0,
+            row["size"],
+            "",
+            "audited",
+            etag=row["etag"],
         )
 
 
@@ -134,8 +146,9 @@ class Sweep:
         self.seen[at] = True
         self.modified[at] = [blob.last_modified.timestamp() for blob in found]
         same = self.index.sizes[at] == np.array([blob.size for blob in found], np.int64)
-        attempts = pa.array([attempt_of(blob.metadata) for blob in found], pa.string())
-        same &= pc.equal(self.index.attempts(at), attempts).fill_null(False).to_numpy(zero_copy_only=False)
+        mark = (lambda blob: blob.etag) if self.index.adopts else (lambda blob: attempt_of(blob.metadata))
+        marks = pa.array(map(mark, found), pa.string())
+        same &= pc.equal(self.index.marks(at), marks).fill_null(False).to_numpy(zero_copy_only=False)
         self.odd += at[~same].tolist()
         extra = [blob for blob, is_live in zip(data, live, strict=True) if not is_live]
         if extra:

@@ -87,6 +87,8 @@ def _look(context: AuditContext, of: LiveBlob) -> Look:
     container, blob = context.log.container, of.blob
     there = container.properties(blob.name)
     attempt = None if there is None else attempt_of(there.metadata)
+    if blob.adopted:
+        return Look(of, _finding_of_adopted(blob, of.version, there))
     if not of.published and (there is None or attempt not in (None, blob.attempt)):
         return Look(of, None)  # it is pending; what has its name is looked at as another blob
     fault = _fault(blob, there)
@@ -98,6 +100,16 @@ def _look(context: AuditContext, of: LiveBlob) -> Look:
         why = "its metadata names no attempt" if attempt is None else "it was written again after it was published"
         fault = Kind.ALTERED, f"{why}, and its blocks are not those of its entry"
     return Look(of, context.finding(fault[0], blob.name, of.version, fault[1]))
+
+
+def _finding_of_adopted(blob: BlobEntry, version: int, there: BlobProperties | None) -> Finding | None:
+    """What is wrong with a blob that another program has written."""
+    step = "Restore it (versioning, soft delete); reads leave it out with `ignoreCorruptBlobs`."
+    if there is None:
+        return Finding(Kind.MISSING, blob.name, version, "it was deleted since it was adopted", step)
+    if there.etag != blob.etag:
+        return Finding(Kind.ALTERED, blob.name, version, "it was replaced since it was adopted", step)
+    return None
 
 
 def _fault(blob: BlobEntry, there: BlobProperties | None) -> tuple[Kind, str] | None:
