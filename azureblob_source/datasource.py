@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pyspark.sql.datasource import (
         DataSourceReader,
         DataSourceStreamReader,
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
     from arrow_avro import AvroSchema
     from azureblob_source.log.stream_notes import LogFacts
+    from azureblob_source.read.source import ReadPlan
 
 
 class AzureBlobDataSource(DataSource):
@@ -42,6 +46,10 @@ class AzureBlobDataSource(DataSource):
         from azureblob_source.read.source import read_plan, spark_schema  # noqa: PLC0415 - writes need not load it
 
         plan = read_plan(self.options, os.environ)
+        if plan.options.adopt_folder:
+            from azureblob_source.adoption.reads import adopt_for_schema  # noqa: PLC0415 - few reads adopt
+
+            adopt_for_schema(plan)
         found = spark_schema(plan)
         if plan.options.view == "data":
             self._inferred = plan.reader_schema
@@ -61,7 +69,7 @@ class AzureBlobDataSource(DataSource):
         """Follow a stream, or a view of it."""
         from azureblob_source.read.stream_source import stream_reader  # noqa: PLC0415
 
-        return stream_reader(self.options, schema, os.environ, self._inferred)
+        return stream_reader(self.options, schema, os.environ, self._inferred, _discovery)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Write a DataFrame: append to streams, or overwrite one."""
@@ -77,6 +85,16 @@ class AzureBlobDataSource(DataSource):
 
         plan = prepare_write(self.options, schema, os.environ, overwrite=overwrite, streaming=True)
         return StreamWriter(plan, overwrite=overwrite)
+
+
+def _discovery(plan: ReadPlan) -> Callable[[], Mapping[str, object]] | None:
+    """What finds new blobs before each trigger of a streaming read; None if it does not adopt its folder."""
+    if not plan.options.adopt_folder:
+        return None
+    from azureblob_source.adoption.reads import adopter_of  # noqa: PLC0415 - few reads adopt
+
+    adopter = adopter_of(plan)
+    return None if adopter is None else lambda: asdict(adopter.discover())
 
 
 def _filters_are_pushed() -> bool:

@@ -373,8 +373,16 @@ SOURCE = OptionTable(
             "ignoreCorruptBlobs",
             boolean(),
             default=False,
-            help="Leave out damaged blobs, or parts of them, and count them. Rows that do not fit the schema are still "
-            "an error.",
+            help="Leave out damaged blobs, or parts of them, and count them; also adopted blobs that were deleted or "
+            "replaced since. Rows that do not fit the schema are still an error.",
+            group="Reading",
+        ),
+        Option(
+            "ignoreExtension",
+            boolean(),
+            default=False,
+            help="A folder that other programs write: read blobs whatever their names end in, not only `.avro` and "
+            "`.avro.gz`.",
             group="Reading",
         ),
         Option("maxPartitionBytes", byte_size(), 32 << 20, "Stored bytes of a Spark partition at most.", "Reading"),
@@ -425,13 +433,6 @@ SOURCE = OptionTable(
             "Batch reads",
         ),
         Option(
-            "ignoreExtension",
-            boolean(),
-            default=False,
-            help="A folder without a log: read blobs whatever their names end in, not only `.avro` and `.avro.gz`.",
-            group="Batch reads",
-        ),
-        Option(
             "pushFilters",
             boolean(),
             default=False,
@@ -462,6 +463,29 @@ SOURCE = OptionTable(
             "Stored bytes of a micro-batch at most; a micro-batch has at least one version.",
             "Streaming reads",
             shown_default="no limit",
+        ),
+        Option(
+            "adoptFolder",
+            boolean(),
+            default=False,
+            help="`true`: follow [a folder that other programs write](READING.md#folders-of-other-programs). Each "
+            "trigger adds its new blobs to a log, which `startingVersion` or `startingTimestamp` begins.",
+            group="Streaming reads",
+        ),
+        Option(
+            "minBlobAgeMs",
+            milliseconds(0),
+            60_000,
+            "With `adoptFolder`: a blob is read if it was not modified for so long, so that none is half written.",
+            "Streaming reads",
+        ),
+        Option(
+            "countRows",
+            boolean(),
+            default=False,
+            help="With `adoptFolder`: read each new blob twice, so that the log has the number of its rows, which an "
+            "Iceberg table needs.",
+            group="Streaming reads",
         ),
     )
 )

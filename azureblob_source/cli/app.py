@@ -33,6 +33,7 @@ from azure_account.cli.texts import documents, new_table, plural, size_text, tim
 from azure_account.options.option_table import instant
 from azure_account.options.settings import account_settings
 from azureblob_source.address import stream_address
+from azureblob_source.adoption.adopter import Adopter, AdoptionSettings
 from azureblob_source.cli import output
 from azureblob_source.iceberg.paths import root
 from azureblob_source.log.commit_log import CommitLog
@@ -53,7 +54,7 @@ from azureblob_source.maintenance.reverting import carry_out as revert
 from azureblob_source.maintenance.reverting import plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import check_retention, plan_vacuum, vacuum
-from azureblob_source.options import ICEBERG_SCHEMES, TABLE
+from azureblob_source.options import EARLIEST, ICEBERG_SCHEMES, LATEST, TABLE
 from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
@@ -465,6 +466,41 @@ def vacuum_command(
         )
 
 
+@app.command(name="adopt")
+@grouped
+def adopt_command(
+    ctx: typer.Context,
+    where: Stream,
+    common: CommonOptions,
+    *,
+    begin: Annotated[
+        str, Option("--from", metavar="TIME", help="Where a log that begins does: earliest, latest, or a time.")
+    ] = EARLIEST,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on with blobs that come, until Ctrl-C.")] = False,
+    every: Annotated[str, Option(metavar="DURATION", help="With --follow: time between two discoveries.")] = "10s",
+) -> None:
+    """Add the new blobs of a folder that other programs write to a log, so that it can be followed.
+
+    `-o` sets `minBlobAgeMs`, `ignoreExtension` and `countRows`. Any number of processes may do it at once.
+    """
+    shell = shell_of(ctx)
+    given = TABLE.parse({"path": where, **key_values(common.option)})
+    settings = AdoptionSettings(
+        start=begin if begin in (EARLIEST, LATEST) else _time_of(begin, "--from"),
+        any_extension=given["ignoreExtension"],
+        at_rest=given["minBlobAgeMs"] / 1000,
+        count_rows=given["countRows"],
+    )
+    of, pause = _place(shell, where, common).log(shell), age_of(every, "--every").total_seconds()
+    adopter = Adopter(of, settings, shell.clock)
+    while True:
+        found = adopter.discover()
+        shell.answer(output.discovery_json(of.stream, found), output.discovery_line(found), as_json=common.as_json)
+        if not follow:
+            return
+        shell.clock.sleep(pause)
+
+
 @app.command(name="checkpoint")
 @grouped
 def checkpoint_command(
@@ -528,12 +564,12 @@ def _place(shell: CommandContext, where: str, common: CommonOptions) -> CommandT
     return CommandTarget(shell.connect(settings).container(address.container), stream, given["epoch"])
 
 
-def _time_of(given: str) -> datetime:
+def _time_of(given: str, option: str = "--to-time") -> datetime:
     try:
         return instant()(given.strip())
     except ValueError:
         text = "it must be a time such as 2013-01-31T12:00:00Z"
-        raise typer.BadParameter(text, param_hint="'--to-time'") from None
+        raise typer.BadParameter(text, param_hint=f"'{option}'") from None
 
 
 def _logs(place: CommandTarget) -> list[str]:

@@ -37,6 +37,7 @@ from azureblob_source.log import entry as log_entry
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from azureblob_source.adoption.discovery import Discovery
     from azureblob_source.log.compaction import CompactionPlan, CompactionResult
     from azureblob_source.log.entry import BlobEntry, LogEntry
     from azureblob_source.maintenance.audit.findings import Audit, Finding, Pending
@@ -342,7 +343,7 @@ def audit_lines(audit: Audit) -> list[str]:
     lines += [f"What to do if {kind}: {what}" for kind, what in advice]
     lines += [f"Pending{_of_version(each.version)}: {each.what}{_since(each.age)}." for each in audit.pending]
     if audit.young:
-        lines.append(f"Pending: {plural(audit.young, 'blob')} that no entry names yet, of batches that may still run.")
+        lines.append(f"Pending: {plural(audit.young, 'blob')} that no entry names yet.")
     if audit.renewed:
         lines.append(f"Only metadata were changed: {plural(audit.renewed, 'blob')}, with the blocks of their entries.")
     return [*lines, _audited_line(audit), _verdict(audit)]
@@ -377,6 +378,24 @@ def _verdict(audit: Audit) -> str:
 def audit_json(audit: Audit) -> dict[str, object]:
     """The document of `audit`."""
     return document(_AUDIT, audit)
+
+
+def discovery_json(stream: str, found: Discovery) -> dict[str, object]:
+    """The document of one discovery."""
+    return {
+        "stream": stream,
+        "adopted": found.adopted,
+        "versions": found.entries,
+        "listed": found.listed,
+        "leftOut": dict(found.left_out),
+    }
+
+
+def discovery_line(found: Discovery) -> str:
+    """What one discovery has found."""
+    left_out = "".join(f"; {count:,} {reason}" for reason, count in found.left_out.items())
+    done = f"{plural(found.adopted, 'blob')} adopted in {plural(found.entries, 'version')}"
+    return f"{done}, of {plural(found.listed, 'name')} listed{left_out}."
 
 
 def repair_lines(plan: RepairPlan, *, leftovers: bool) -> list[str]:

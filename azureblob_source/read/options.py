@@ -55,6 +55,9 @@ class SourceOptions:
     max_bytes: int | None
     has_limits: bool
     schema_evolution: str
+    adopt_folder: bool
+    min_blob_age: float
+    count_rows: bool
 
 
 def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
@@ -105,6 +108,9 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         max_bytes=given["maxBytesPerTrigger"],
         has_limits=not {"maxBlobsPerTrigger", "maxBytesPerTrigger"}.isdisjoint(given.given),
         schema_evolution=_schema_evolution(given, streaming=streaming),
+        adopt_folder=given["adoptFolder"],
+        min_blob_age=given["minBlobAgeMs"] / 1000,
+        count_rows=given["countRows"],
     )
 
 

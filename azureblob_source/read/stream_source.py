@@ -30,7 +30,7 @@ except ImportError:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
@@ -47,12 +47,24 @@ Offset: TypeAlias = "dict[str, Any]"
 _OFFSET_FIELDS = frozenset(("version", "start", "log"))
 
 
+Discovery: TypeAlias = "Callable[[], Mapping[str, object]]"
+"""Finds what other programs have written to the stream's folder, adds it to the log, and says what it has found."""
+
+
 def stream_reader(
-    raw: Mapping[str, str], schema: StructType, env: Mapping[str, str], inferred: AvroSchema | None
+    raw: Mapping[str, str],
+    schema: StructType,
+    env: Mapping[str, str],
+    inferred: AvroSchema | None,
+    discovery: Callable[[ReadPlan], Discovery | None] = lambda _: None,
 ) -> DataSourceStreamReader:
-    """The reader of a streaming query. If the options are wrong, its methods raise the error: see `RefusedReader`."""
+    """The reader of a streaming query. If the options are wrong, its methods raise the error: see `RefusedReader`.
+
+    discovery: of a plan; None if the stream's writers use its log.
+    """
     try:
-        return StreamReader(read_plan(raw, env, streaming=True, inferred=inferred), schema)
+        plan = read_plan(raw, env, streaming=True, inferred=inferred)
+        return StreamReader(plan, schema, discovery(plan))
     except AzureBlobError as error:
         return RefusedReader(error)
 
@@ -77,8 +89,10 @@ class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream.format("azureblob")`. Versions m+1 … n are read at the offset `{"version": n, "start": m}`."""
 
-    def __init__(self, plan: ReadPlan, schema: StructType) -> None:
+    def __init__(self, plan: ReadPlan, schema: StructType, discover: Discovery | None = None) -> None:
         super().__init__(plan, schema)
+        self._discover = discover
+        self._discovered: Mapping[str, object] = {}
         if self.options.view == "schemas":
             message = "Option `view` schemas is a summary, which has no next row. Read it by spark.read."
             raise ConfigurationError(message)
@@ -90,7 +104,7 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         self._metrics = ReadMetrics(plan.container.name, self.options.stream)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_follower": None, "_guard": None, "_metrics": None}
+        return {**super().__getstate__(), "_follower": None, "_guard": None, "_metrics": None, "_discover": None}
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Where a new query starts: the offset whose `start` is its own version.
@@ -100,6 +114,7 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
         """
         if self._initial is None:
             options = self.options
+            self._find_new()
             if options.avro_schema is None and self._follower.log.head() is None:
                 place = f"{self._follower.log.container.url}/{options.stream}"
                 step = "Start the writer first, or give option `avroSchema` to wait for it. Other blobs: spark.read."
@@ -128,13 +143,21 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read up to the version that is published now, in batches, and end."""
+        self._find_new()
         self._target = self._follower.latest(None, TriggerLimits())
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
         """Where the next micro-batch ends. Without `start`, as pyspark before 4.2 calls it, there are no limits."""
+        if self._target is None:
+            self._find_new()
         end = self._unlimited() if start is None else self._limited(start, limit)
         self._show_backlog(end["version"])
         return end
+
+    def _find_new(self) -> None:
+        """Add what other programs have written to the log, if the query adopts the folder."""
+        if self._discover is not None:
+            self._discovered = self._discover()
 
     def _limited(self, start: Offset, limit: ReadLimit | None) -> Offset:
         self._check_offset(start)
@@ -173,7 +196,10 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """The newest version and the backlog, for the query's progress. Spark before 4.2 does not ask for it."""
         head, backlog = self._follower.head(), self._backlog
-        return None if head is None or backlog is None else {"version": head.version, "backlog": asdict(backlog)}
+        if head is None or backlog is None:
+            return None
+        found = {"discovery": self._discovered} if self._discovered else {}
+        return {"version": head.version, "backlog": asdict(backlog), **found}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The partitions of one micro-batch: the same blobs each time the range is planned, but for reverted ones."""

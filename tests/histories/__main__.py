@@ -25,11 +25,12 @@ KINDS = {
     "audit-restore": ("tests.azureblob_source.maintenance.audit.histories:AuditedRestoreHistory", 40),
     "audit-revert": ("tests.azureblob_source.maintenance.audit.histories:AuditedRevertHistory", 40),
     "compaction": ("tests.azureblob_source.log.compaction_histories.history:CompactionHistory", 20),
+    "adoption": ("tests.azureblob_source.adoption.histories:AdoptionHistory", 20),
     "backup": ("tests.state_backup.histories.history:BackupHistory", 10),
     "store": ("tests.adjunct_store.histories.history:StoreHistory", 10),
 }
 """Of the commit protocol, a stream that is deleted and begun again, batches that are taken back, versions that are
-restored, audits, compactions, a state's backup, an adjunct store.
+restored, audits, compactions, an adopted folder, a state's backup, an adjunct store.
 
 With each the class of its histories, and which part of the histories asked for is run if no kind is named.
 """

@@ -42,6 +42,9 @@ KINDS = {
     "tests.azureblob_source.maintenance.audit.histories:AuditedHistory": (
         "tests.azureblob_source.maintenance.audit.test_auditing_histories"
     ),
+    "tests.azureblob_source.adoption.histories:AdoptionHistory": (
+        "tests.azureblob_source.adoption.test_adopter_histories"
+    ),
     "tests.state_backup.histories.history:BackupHistory": "tests.state_backup.histories.mutants",
 }
 """The class of the histories, and the module that has their `MUTANTS`."""
