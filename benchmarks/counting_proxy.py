@@ -42,8 +42,10 @@ class CountingProxy:
             self.received += received
 
     def begin_request(self, first: bytes) -> None:
-        """A request has arrived, which begins with these bytes. Thread-safe."""
+        """A request, or a body that a server has asked for by 100, begins with these bytes. Thread-safe."""
         line = first.partition(b"\r\n")[0]
+        if b" HTTP/1." not in line:
+            return
         with self._lock:
             self.requests["LIST" if b"comp=list" in line else line.partition(b" ")[0].decode()] += 1
         if self.delay:

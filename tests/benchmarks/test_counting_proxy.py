@@ -13,3 +13,10 @@ def test_requests_are_counted_by_method_and_listings_apart() -> None:
     proxy.begin_request(b"PUT /a/b.avro?comp=block HTTP/1.1\r\n")
     assert 1 == proxy.take_requests()
     assert 0 == proxy.take_requests()
+
+
+def test_a_body_that_follows_an_interim_answer_is_no_request() -> None:
+    proxy = CountingProxy(0)
+    proxy.begin_request(b"PUT /a/b.avro?comp=block HTTP/1.1\r\nExpect: 100-continue\r\n\r\n")
+    proxy.begin_request(b"Obj\x01\x8c a body \r\n")
+    assert {"PUT": 1} == proxy.take_methods()
