@@ -33,6 +33,7 @@ class Section(StrEnum):
     COMPACTION = "compaction"
     CONTROL = "control"
     COORDINATION = "coordination"
+    KILLS = "kills"
 
 
 MODULES = {
@@ -50,10 +51,11 @@ MODULES = {
     Section.COMPACTION: "benchmarks.compaction",
     Section.CONTROL: "benchmarks.spark_control",
     Section.COORDINATION: "benchmarks.coordination",
+    Section.KILLS: "benchmarks.kills.section",
 }
 
 
-def main(
+def main(  # noqa: PLR0913, PLR0917 - the options of a command
     sections: Annotated[
         list[Section] | None, typer.Argument(help="What to measure; everything if none is named.")
     ] = None,
@@ -63,6 +65,7 @@ def main(
     rows: Annotated[
         int | None, typer.Option(min=1, help="Rows that the adjunct store enriches, or of small blobs.")
     ] = None,
+    kills: Annotated[int, typer.Option(min=1, help="How often the job of each sink is killed.")] = 20,
     state_mib: Annotated[list[int] | None, typer.Option(min=1, help="Sizes of stores to back up, in MiB.")] = None,
 ) -> None:
     """Measure what the connector costs beside its peers. Ratios are of one run; compare no figures of two."""
@@ -76,6 +79,7 @@ def main(
             Section.BACKUP: {"sizes": state_mib},
             Section.ADJUNCT: {"keys": keys, "rows": rows},
             Section.COMPACTION: {"rows": rows},
+            Section.KILLS: {"kills": kills},
         }
         given = {name: value for name, value in sizes.get(section, {}).items() if value}
         reports = import_module(MODULES[section]).run(rounds, copies, **given)

@@ -35,12 +35,12 @@ SHIPPED_WITH_SPARK = (
 @contextmanager
 def session(app: str, **conf: str) -> Iterator[SparkSession]:
     """A local Spark that has the peer's jars, for as long as the block runs. conf: more settings."""
-    settings: dict[str, Any] = {
+    given: dict[str, Any] = {
         "spark.jars.packages": ",".join(PACKAGES),
         "spark.jars.excludes": ",".join(SHIPPED_WITH_SPARK),
         **conf,
     }
-    spark = local_spark(app, **settings)
+    spark = local_spark(app, **given)
     # What fails, raises. What is logged as an error besides is stopped queries, and folders that have no date.
     spark.sparkContext.setLogLevel("OFF")
     try:
@@ -69,7 +69,13 @@ def connect(spark: SparkSession, azurite: Azurite) -> None:
     A container is created when it is first used. Hadoop keeps one connection per container's name, so each emulator
     of a process needs names of its own.
     """
-    settings = {
+    for key, value in settings(azurite).items():
+        spark.conf.set(key, value)
+
+
+def settings(azurite: Azurite) -> dict[str, str]:
+    """Hadoop's settings for the emulator. A session that starts with them has them as `spark.hadoop.…`."""
+    return {
         "fs.azure.account.hns.enabled": "false",
         "fs.azure.fns.account.service.type": "BLOB",
         "fs.azure.always.use.https": "false",
@@ -78,8 +84,6 @@ def connect(spark: SparkSession, azurite: Azurite) -> None:
         "fs.azure.createRemoteFileSystemDuringInitialization": "true",
         f"fs.azure.account.key.{_host(azurite)}": azurite.account_key,
     }
-    for key, value in settings.items():
-        spark.conf.set(key, value)
 
 
 def url(azurite: Azurite, container: str, folder: str) -> str:
