@@ -71,7 +71,7 @@ def _undone_since(context: AuditContext, view: LogView) -> tuple[frozenset[int],
     log = context.log
     while True:
         head = log.refresh()
-        first = max(view.head.version + 1, log.refresh_boundary().first)
+        first = max(view.head.version + 1, log.kept_from)
         try:
             later = [] if head is None else log.entries(first, head.version)
         except NotFoundError:
