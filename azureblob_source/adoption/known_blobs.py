@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from azureblob_source.adoption.name_places import NamePlace, name_place
+from azureblob_source.adoption.name_places import NamePlace, name_place, name_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,18 +84,18 @@ class KnownBlobs:
 
     def _partition(self, name: str) -> Partition:
         """The partition of a name, with the name as the newest if it is."""
-        place = name_place(name)
-        partition = self.partitions.pop(place.prefix, None)
+        prefix = name_prefix(name)
+        partition = self.partitions.pop(prefix, None)
         if partition is None:
-            partition = Partition(place)
+            partition = Partition(name_place(name))
         elif name > partition.newest.name:
-            partition.newest = place
-        self.partitions[place.prefix] = partition
+            partition.newest = name_place(name)
+        self.partitions[prefix] = partition
         return partition
 
     def etag(self, name: str) -> str | None:
         """The ETag with which the log has a blob, None if it has not. `KeyError` if the name is before the floor."""
-        partition = self.partitions.get(name_place(name).prefix)
+        partition = self.partitions.get(name_prefix(name))
         if partition is None:
             return None
         found = partition.etags.get(name)

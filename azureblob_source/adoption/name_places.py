@@ -18,8 +18,10 @@ from datetime import UTC, datetime, timedelta
 _KEY = r"(?:[A-Za-z]\w*=)?"
 _NEXT = rf"(?:[-_:T]|/{_KEY})"
 _TIME = re.compile(
-    rf"(?:^|[/_]){_KEY}(\d{{4}}){_NEXT}(\d\d){_NEXT}(\d\d)(?:{_NEXT}(\d\d)(?:{_NEXT}(\d\d))?)?(?!\d)", re.ASCII
+    rf"(.*[/_]|){_KEY}(\d{{4}}){_NEXT}(\d\d){_NEXT}(\d\d)(?:{_NEXT}(\d\d)(?:{_NEXT}(\d\d))?)?(?!\d)",
+    re.ASCII | re.DOTALL,
 )
+"""The last time in a name, after what stands before it."""
 _DAY, _HOUR, _MINUTE = 3, 4, 5
 _MOST_PREFIXES = 6
 Span = tuple[int, int]
@@ -72,13 +74,27 @@ class NamePlace:
 
 def name_place(name: str) -> NamePlace:
     """The place of a blob's name."""
-    for match in reversed(list(_TIME.finditer(name))):
-        numbers = [int(each) for each in match.groups() if each is not None]
+    found = _timed(name)
+    if found is None:
+        return NamePlace(name, name[: name.rfind("/") + 1])
+    match, moment = found
+    spans = tuple(match.span(2 + place) for place in range(len(match.groups()) - 1) if match[2 + place] is not None)
+    return NamePlace(name, match[1], moment, spans)
+
+
+def name_prefix(name: str) -> str:
+    """The prefix of a name's partition, as of `name_place`."""
+    found = _timed(name)
+    return name[: name.rfind("/") + 1] if found is None else found[0][1]
+
+
+def _timed(name: str) -> tuple[re.Match[str], datetime] | None:
+    """The time in a name, to the minute, and where it is; None if there is none."""
+    match = _TIME.match(name)
+    while match is not None:
+        numbers = [int(each) for each in match.groups()[1:] if each is not None]
         try:
-            moment = datetime(*numbers, tzinfo=UTC)  # type: ignore[arg-type, misc]
+            return match, datetime(*numbers, tzinfo=UTC)  # type: ignore[arg-type, misc]
         except ValueError:
-            continue
-        spans = tuple(match.span(1 + place) for place in range(len(numbers)))
-        start = match.start() + (name[match.start()] in "/_")
-        return NamePlace(name, name[:start], moment, spans)
-    return NamePlace(name, name[: name.rfind("/") + 1])
+            match = _TIME.match(name, 0, match.start(2))
+    return None

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from azureblob_source.adoption.name_places import name_place
+from azureblob_source.adoption.name_places import name_place, name_prefix
 
 EVENING = datetime(2026, 11, 28, 18, 5, tzinfo=UTC)
 SIX = datetime(2026, 11, 28, 18, tzinfo=UTC)
@@ -30,12 +30,15 @@ DAY = datetime(2026, 11, 28, tzinfo=UTC)
         ("events/part-00000-20261128.avro", "events/", None, "events/"),
         ("events/2026/13/28/18/05/00.avro", "events/2026/13/28/18/05/", None, "events/2026/13/28/18/05/"),
         ("a.avro", "", None, ""),
+        ("2026/11/28/18/05/2026/13/28/x.avro", "", EVENING, "2026/11/28/17/50"),
+        ("x/2025/01/01/y/2026/11/28/18/05/00.avro", "x/2025/01/01/y/", EVENING, "x/2025/01/01/y/2026/11/28/17/50"),
     ],
 )
 def test_names_of_other_programs_have_a_partition_and_a_time(
     name: str, prefix: str, moment: datetime | None, since: str
 ) -> None:
     place = name_place(name)
+    assert prefix == name_prefix(name)
     assert (prefix, moment) == (place.prefix, place.moment)
     assert since == place.since(timedelta(minutes=15))
 
