@@ -11,12 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account import names
+from azure_account.relocated import RelocatedService
 from azure_account.retrying.retry_loop import Request, RetryLoop
 from azure_account.values import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from azure_account.relocated import Relocation
     from azure_account.service import BlobService
     from azure_account.values import BlobAttributes, BlobProperties, Bytes, Condition
 
@@ -31,6 +33,8 @@ class BlobContainer:
         self.name = name
         self._service = service
         self._retry_loop = retry_loop
+        self.is_relocated = False
+        """Whether some folders of it are elsewhere."""
         self.lists_from_name = True
         """Whether listings begin at `start_from`, as far as is known: an older service begins with the first name."""
 
@@ -46,6 +50,12 @@ class BlobContainer:
 
     def __repr__(self) -> str:
         return f"BlobContainer({self.url})"
+
+    def relocated(self, *relocations: Relocation) -> BlobContainer:
+        """The same container, with some folders that are elsewhere in the account: see `relocated`."""
+        found = BlobContainer(self.name, RelocatedService(self._service, relocations), self._retry_loop)
+        found.is_relocated = True
+        return found
 
     def create(self) -> bool:
         """Create the container if it is absent. True if this call created it."""

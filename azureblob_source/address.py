@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from azure_account.address import Address, parse_address
 from azure_account.names import check_container
-from azureblob_source.log.naming import check_stream
+from azure_account.relocated import Relocation
+from azureblob_source.log.naming import check_stream, log_prefix, table_location
 from azureblob_source.spark_options import NO_TABLE
 from foundation.errors import ConfigurationError
 
@@ -27,6 +28,19 @@ def stream_address(path: str | None, container: str | None, stream: str | None) 
     if merged.path is not None:
         check_stream(merged.path, option="path` or `stream")
     return merged
+
+
+def log_place(path: str | None, stream: Address) -> tuple[Relocation, ...]:
+    """Where the log of a stream is, with its schemas and checkpoints, by option `logPath`; none: in the stream."""
+    if path is None:
+        return ()
+    where = parse_address(path)
+    above, below = f"{stream.container}/{stream.path}/", f"{where.container}/{where.path}/"
+    if not where.path or above.startswith(below) or below.startswith(above) or where.endpoint is not None:
+        message = f"Option `logPath` ({path}) must be a folder of the account, `container/path`, outside {stream}."
+        raise ConfigurationError(f"{message} Choose another one, such as `logs/{stream.path}`.")
+    names = (log_prefix(""), "/_schemas/", f"{table_location('')}/")
+    return tuple(Relocation(f"{stream.path}{each}", where.container, f"{where.path}{each}") for each in names)
 
 
 def _agree(option: str, from_path: str | None, from_option: str | None) -> str | None:

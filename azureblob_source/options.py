@@ -378,6 +378,13 @@ SOURCE = OptionTable(
             group="Reading",
         ),
         Option(
+            "logPath",
+            text(),
+            None,
+            "Folder of the log, as `container/path`, of an adopted folder that may not be written to.",
+            "Reading",
+        ),
+        Option(
             "ignoreExtension",
             boolean(),
             default=False,

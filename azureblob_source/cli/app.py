@@ -32,7 +32,7 @@ from azure_account.cli.shell import shell_of
 from azure_account.cli.texts import documents, new_table, plural, size_text, time_text
 from azure_account.options.option_table import instant
 from azure_account.options.settings import account_settings
-from azureblob_source.address import stream_address
+from azureblob_source.address import log_place, stream_address
 from azureblob_source.adoption.adopter import Adopter, AdoptionSettings
 from azureblob_source.cli import output
 from azureblob_source.iceberg.paths import root
@@ -561,7 +561,8 @@ def _place(shell: CommandContext, where: str, common: CommonOptions) -> CommandT
     address = stream_address(given["path"], given["container"], given["stream"])
     settings = account_settings(given, address, shell.env)
     stream = f"{BATCHES}{below}".rstrip("/") if batches else address.path
-    return CommandTarget(shell.connect(settings).container(address.container), stream, given["epoch"])
+    container, elsewhere = shell.connect(settings).container(address.container), log_place(given["logPath"], address)
+    return CommandTarget(container.relocated(*elsewhere) if elsewhere else container, stream, given["epoch"])
 
 
 def _time_of(given: str, option: str = "--to-time") -> datetime:

@@ -124,6 +124,8 @@ def _extended(
         table = table.with_rows(rows, written, assigned(rows, checkpoint.field_ids or table.field_ids))
     elif not table.schemas:
         raise NotInIcebergError("there are no rows yet")
+    if log.container.is_relocated:
+        raise NotInIcebergError("its log is in another place than its blobs (`logPath`)")
     _check_names(log, checkpoint, table.version)
     manifests = checkpoint.manifests
     return table.with_snapshot(

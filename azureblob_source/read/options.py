@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import arrow_avro
 from arrow_avro import INVALID_UTF8, MAX_BATCH_BYTES, MAX_BLOCK_BYTES, RECURSIVE_FIELD_MAX_DEPTH, ReadLimits
 from azure_account.options.settings import AccountSettings, account_settings
-from azureblob_source.address import stream_address
+from azureblob_source.address import log_place, stream_address
 from azureblob_source.log.times import microseconds
 from azureblob_source.options import EARLIEST, FAIL, IGNORE, OF_WRITES, REPLACE, SOURCE, TABLE
 from azureblob_source.read.blobs import BlobSelection
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from arrow_avro import AvroSchema
     from azure_account.address import Address
     from azure_account.options.option_table import ParsedOptions
+    from azure_account.relocated import Relocation
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class SourceOptions:
     max_bytes: int | None
     has_limits: bool
     schema_evolution: str
+    log_place: tuple[Relocation, ...]
     adopt_folder: bool
     min_blob_age: float
     count_rows: bool
@@ -108,6 +110,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         max_bytes=given["maxBytesPerTrigger"],
         has_limits=not {"maxBlobsPerTrigger", "maxBytesPerTrigger"}.isdisjoint(given.given),
         schema_evolution=_schema_evolution(given, streaming=streaming),
+        log_place=log_place(given["logPath"], address),
         adopt_folder=given["adoptFolder"],
         min_blob_age=given["minBlobAgeMs"] / 1000,
         count_rows=given["countRows"],

@@ -127,7 +127,8 @@ class ReadPlan:
     @cached_property
     def container(self) -> BlobContainer:
         """The container, over this process's connections."""
-        return connect(self.options.account).container(self.options.address.container)
+        found = connect(self.options.account).container(self.options.address.container)
+        return found.relocated(*self.options.log_place) if self.options.log_place else found
 
     @cached_property
     def log(self) -> CommitLog:

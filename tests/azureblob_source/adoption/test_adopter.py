@@ -343,6 +343,25 @@ def test_an_iceberg_table_needs_counted_rows(folder: Folder) -> None:
     assert (1, "6") == (table.version, table.snapshots[-1]["summary"]["total-records"])
 
 
+def test_a_log_can_be_in_another_place_than_the_blobs(folder: Folder) -> None:
+    fill(folder.container, 2, 3)
+    before = {blob.name: blob.etag for blob in folder.container.list()}
+    logs = folder.account.container("logs")
+    logs.create()
+    arguments = (f"container/{FOLDER}", "-o", "logPath=logs/of/hub")
+    assert "6 blobs adopted" in run(folder.account, "adopt", *arguments, "-o", "minBlobAgeMs=0").stdout
+    assert before == {blob.name: blob.etag for blob in folder.container.list()}
+    assert {"of/hub/_log", "of/hub/_schemas"} == {blob.name.rpartition("/")[0] for blob in logs.list()}
+    assert 6 == len(json.loads(run(folder.account, "log", *arguments, "--version", "1", "--json").stdout)["blobs"])
+    assert "6 live blobs" in run(folder.account, "audit", *arguments).stdout
+    assert 0 == run(folder.account, "audit", *arguments).exit_code
+    assert 0 == run(folder.account, "checkpoint", *arguments).exit_code
+    assert 1 == run(folder.account, "iceberg", *arguments).exit_code
+    for wrong in (f"container/{FOLDER}/logs", "container/ns", "logs", f"container/{FOLDER}"):
+        refused = run(folder.account, "log", f"container/{FOLDER}", "-o", f"logPath={wrong}")
+        assert (1, True) == (refused.exit_code, "must be a folder of the account" in " ".join(refused.stderr.split()))
+
+
 def test_the_command_adopts_a_folder(folder: Folder) -> None:
     folder.container.put(ONE, avro([1]))
     folder.container.put(f"{FOLDER}/x.csv", b"1")

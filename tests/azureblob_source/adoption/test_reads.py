@@ -110,6 +110,22 @@ def test_available_now_reads_what_is_there_when_it_begins(container: BlobContain
     assert [9] == query.trigger()
 
 
+def test_a_folder_is_followed_whose_log_is_elsewhere(
+    azurite: Azurite, container: BlobContainer, options: dict[str, str]
+) -> None:
+    written = fill(container, 2, 3)
+    names = {blob.name for blob in container.list()}
+    logs = connect(sink_options(options, {}).account).container(f"{container.name}-logs")
+    logs.create()
+    elsewhere = {**options, "logPath": f"{logs.name}/of/hub"}
+    query = Query(elsewhere)
+    assert list(range(written)) == sorted(query.trigger())
+    container.put(capture_name(1, NOON + timedelta(minutes=9)), avro([100]))
+    query.start()
+    assert [100] == query.trigger()
+    assert names | {capture_name(1, NOON + timedelta(minutes=9))} == {blob.name for blob in container.list()}
+
+
 def test_without_the_option_a_folder_is_not_followed(container: BlobContainer, options: dict[str, str]) -> None:
     fill(container, 1, 1)
     query = Query({name: value for name, value in options.items() if name not in ("adoptFolder", "minBlobAgeMs")})
