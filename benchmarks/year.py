@@ -213,7 +213,7 @@ class Year:
         to = self.writer.batch - 31
         container = self.process("revert")
         plan = plan_revert(container, STREAM, Transaction(QUERY, to))
-        carry_out(container, plan, lambda: new_draft(self.clock, None), Publisher(container))
+        carry_out(container, plan, lambda: new_draft(self.clock, None), Publisher(container), self.clock)
         self.writer.batch, self.writer.last = to + 1, None
         self.writer.restart()
         for back in range(29, -1, -1):

@@ -15,6 +15,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import batches_stream, is_batch_log
 from azureblob_source.log.publish import still_there
 from azureblob_source.log.revert import batches_after, batches_among, entries_after, has_batches_after, is_after, revert
+from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from azure_account.container import BlobContainer
     from azureblob_source.log.entry import Draft, LogEntry, Transaction
     from azureblob_source.log.publish import Publisher
+    from foundation.clock import Clock
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,19 @@ def plan_revert(container: BlobContainer, stream: str, last: Transaction) -> Rev
     return RevertPlan(last, entries, batch_versions, needed)
 
 
-def carry_out(container: BlobContainer, plan: RevertPlan, draft: Callable[[], Draft], publisher: Publisher) -> None:
+def carry_out(
+    container: BlobContainer,
+    plan: RevertPlan,
+    draft: Callable[[], Draft],
+    publisher: Publisher,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
     """Carry out a plan. `draft` is as for a repair; if it has an epoch, lower ones are refused from now on.
 
     It also goes through logs that have such an entry already: a process that has died may have left their blobs.
     Errors as of `revert`.
     """
-    logs = {name: CommitLog(container, name) for name in plan.entries}
+    logs = {name: CommitLog(container, name, clock=clock) for name in plan.entries}
     for log in logs.values():
         new = draft()
         if new.epoch is not None and (log.refresh() is not None or log.stream in plan.batch_versions):
