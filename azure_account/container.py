@@ -188,6 +188,21 @@ class BlobContainer:
             absent_is=Done(),
         )
 
+    def copy(self, blob: str, source: str, *, source_etag: str, condition: Condition = ALWAYS) -> Outcome:
+        """Copy a blob of the container on the server, with its block ids and metadata, without index tags and tier.
+
+        source_etag: `Conflict` if the source has another ETag. condition: on the copy. `Missing` without a source.
+        Reading the source takes a permission of its own.
+
+        `Done` without an ETag if the copy goes on: properties show how it ends, and meanwhile the source must stay.
+        """
+        names.check_blob(source)
+        return self._retry_loop.write(
+            self._request("copy", blob),
+            lambda: self._service.copy(self.name, blob, source, condition, source_etag),
+            conditional=True,
+        )
+
     def undelete(self, blob: str) -> Outcome:
         """Bring back a deleted blob that the account's soft delete has kept. `Missing` if it has kept none.
 

@@ -119,6 +119,12 @@ class BlobService(Protocol):
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
         """Delete Blob."""
 
+    def copy(self, container: str, blob: str, source: str, condition: Condition, source_etag: str) -> str | None:
+        """Copy Blob, from a source in the container that has this ETag; the new ETag, None if the copy goes on.
+
+        `Absent` if there is no source.
+        """
+
     def undelete(self, container: str, blob: str) -> None:
         """Undelete Blob. `Absent` if there is no such blob, deleted or not."""
 

@@ -88,7 +88,8 @@ class BlobProperties:
 
     leased: whether a process held its lease when it was read, by the service's clock. lease_expired: whether its last
     lease has expired, and was neither released nor broken; the service does not show it in listings. tags: only in a
-    listing that was asked for them.
+    listing that was asked for them. copy_status: of a blob that a copy has made `success`, `pending`, `aborted` or
+    `failed`; not in listings.
     """
 
     name: str
@@ -102,6 +103,7 @@ class BlobProperties:
     leased: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
     lease_expired: bool = False
+    copy_status: str | None = None
 
 
 @dataclass(frozen=True)

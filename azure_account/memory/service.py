@@ -40,6 +40,7 @@ class ServiceAssumptions:
       and not `BlobAlreadyExists` if a block is missing and the blob exists.
     delete_keeps_blocks: Delete Blob leaves the blocks that were staged for the name after the blob was committed.
     dated_by_first_block: an uncommitted blob is listed with the time of its first block, not of the last.
+    copy_looks: a copy goes on after its answer, until its properties were looked at so often.
     create_only: the credential is a SAS that allows to create blobs and not to overwrite them, so a write to a blob
       that exists is refused with `UnauthorizedBlobOverwrite`, whatever its condition.
     lists_from_name: a listing can begin at a name, as from service version 2026-02-06 on. Azurite ignores that.
@@ -50,6 +51,7 @@ class ServiceAssumptions:
     dated_by_first_block: bool = False
     create_only: bool = False
     lists_from_name: bool = True
+    copy_looks: int = 0
 
 
 @dataclass
@@ -66,6 +68,9 @@ class _Blob:
     staged_since: float = 0.0
     staged_at: float = 0.0
     lease: leases.LeaseRecord | None = None
+    copy_status: str | None = None
+    copy_of: str = ""
+    copy_looks: int = 0
 
     def content(self) -> bytes:
         """The committed bytes. Blocks are joined at the first read."""
@@ -193,7 +198,12 @@ class MemoryService:
 
     def properties(self, container: str, blob: str) -> BlobProperties:
         with self._lock:
-            return self._properties(blob, self._committed(container, blob))
+            found = self._committed(container, blob)
+            shown = self._properties(blob, found)
+            if found.copy_status == "pending":
+                found.copy_looks -= 1
+                found.copy_status = "pending" if found.copy_looks else "success"
+            return shown
 
     def age(self, container: str, blob: str) -> float:
         with self._lock:
@@ -227,12 +237,32 @@ class MemoryService:
                 raise Absent("BlobNotFound: there is no such blob")
             self._check_write(found, condition, lease_id)
             del blobs[blob]
+            for copy in blobs.values():
+                if copy.copy_status == "pending" and copy.copy_of == blob:
+                    copy.copy_status, copy.data, copy.size = "failed", b"", 0
             if found.etag and self._soft_delete is not None:
                 kept = replace(found, staged={}, lease=None)
                 self._deleted[container, blob] = self.clock.now() + self._soft_delete, kept
             if self.behaviour.delete_keeps_blocks and found.etag and found.staged:
                 blobs[blob] = _Blob(staged=found.staged, staged_since=found.staged_since, staged_at=found.staged_at)
             self.changed(container, blob)
+
+    def copy(self, container: str, blob: str, source: str, condition: Condition, source_etag: str) -> str | None:
+        """Copy Blob. It has the blocks of its source, whose delete ends a copy that goes on."""
+        with self._lock:
+            blobs, of = self._blobs(container), self._committed(container, source)
+            if source_etag != of.etag:
+                raise ConditionFailed("SourceConditionNotMet: the source is another version")
+            found = self._blob(blobs, blob) or _Blob()
+            if found.copy_status == "pending":
+                raise ConditionFailed("PendingCopyOperation: a copy goes on")
+            self._check_overwrite(found, condition, None)
+            blobs[blob] = found
+            self._write(found, (of.content(),), dict(of.blocks), replace(of.attributes, tags={}, tier=None))
+            found.copy_of, found.copy_looks = source, self.behaviour.copy_looks
+            found.copy_status = "pending" if found.copy_looks else "success"
+            self.changed(container, blob)
+            return None if found.copy_looks else found.etag
 
     def undelete(self, container: str, blob: str) -> None:
         with self._lock:
@@ -333,6 +363,7 @@ class MemoryService:
             committed=bool(blob.etag),
             leased=blob.lease is not None and blob.lease.active(self.clock.now()),
             lease_expired=blob.lease is not None and blob.lease.expired(self.clock.now()),
+            copy_status=blob.copy_status,
         )
 
     def _check_overwrite(self, found: _Blob, condition: Condition, lease_id: str | None) -> None:
@@ -357,6 +388,7 @@ class MemoryService:
             attributes, metadata=dict(attributes.metadata), tags=dict(attributes.tags), tier=attributes.tier or "Hot"
         )
         found.written = self.clock.now()
+        found.copy_status = None
         found.lease = leases.after_write(found.lease, found.written)
         found.etag = self._new_etag()
 

@@ -230,6 +230,7 @@ _VERBS = {
     "get": "Get blob",
     "list": "List blobs of",
     "delete": "Delete blob",
+    "copy": "Copy to blob",
     "undelete": "Undelete blob",
     "tags": "Get tags of",
     "set_tags": "Set tags of",

@@ -9,10 +9,12 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from azure.core import MatchConditions
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContentSettings, StandardBlobTier
 
 from azure_account.container import READ_CHUNK_BYTES
 from azure_account.names import MAX_PUT_BYTES
+from azure_account.options.authentication import SasToken
 from azure_account.sdk.conditions import of_condition, of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import PastTheEnd, RequestContext, one_attempt
@@ -156,6 +158,21 @@ class AzureBlobs:
         with self._failures("delete blob", container, blob):
             self._blob(container, blob).delete_blob(**_lease_option(lease_id), **of_condition(condition))
 
+    def copy(self, container: str, blob: str, source: str, condition: Condition, source_etag: str) -> str | None:
+        with self._failures("copy blob", container, blob):
+            answer = self._blob(container, blob).start_copy_from_url(
+                self._copy_source(container, source),
+                source_etag=source_etag,
+                source_match_condition=MatchConditions.IfNotModified,
+                **of_condition(condition),
+            )
+            return _etag(answer["etag"]) if answer["copy_status"] == "success" else None
+
+    def _copy_source(self, container: str, blob: str) -> str:
+        """The URL of a source, with the account's SAS if that is the credential: others hold within an account."""
+        url, auth = self._blob(container, blob).url, self._settings.auth
+        return f"{url}?{auth.token.reveal()}" if isinstance(auth, SasToken) else url
+
     def undelete(self, container: str, blob: str) -> None:
         with self._failures("undelete blob", container, blob):
             self._blob(container, blob).undelete_blob()
@@ -262,4 +279,5 @@ def _properties(name: str, found: SdkProperties) -> BlobProperties:
         leased=found.lease.state == "leased",
         tags=dict(found.tags or {}),
         lease_expired=found.lease.state == "expired",
+        copy_status=found.copy.status,
     )

@@ -74,6 +74,7 @@ _NEXT_STEP = {
     "AccountIsDisabled": "The storage account is disabled: enable it in the portal.",
     "BlobArchived": "Rehydrate the blob before you read it.",
     "BlobBeingRehydrated": "Wait until the blob is rehydrated.",
+    "CannotVerifyCopySource": "The source of the copy may not be read: {lacks}. A SAS needs the permission to read.",
     "BlobImmutableDueToPolicy": "An immutability policy protects the blob: write to another name.",
     "BlockCountExceedsLimit": "A blob can have 100,000 staged blocks: commit it, or use larger blocks.",
     "BlockListTooLong": "A blob can have 50,000 blocks: use larger blocks or smaller blobs.",

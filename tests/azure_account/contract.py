@@ -316,6 +316,39 @@ class TestBlobs:
             container.put("blob", b"1", BlobAttributes(tier="Lukewarm"))
 
 
+class TestCopies:
+    def test_a_copy_has_the_bytes_blocks_and_metadata_of_its_source(self, container: BlobContainer) -> None:
+        for block, data in (("0", b"da"), ("1", b"ta")):
+            container.stage_block("a/source %.avro", block, data)
+        container.commit_block_list("a/source %.avro", ["0", "1"], BlobAttributes({"k": "v"}, {"tag": "t"}))
+        source = container.properties("a/source %.avro")
+        assert source is not None
+        etag = etag_of(container.copy("a/_kept/é+.avro", source.name, source_etag=source.etag, condition=IF_ABSENT))
+        copy = container.get("a/_kept/é+.avro")
+        assert (b"data", {"k": "v"}, etag) == (copy.data, dict(copy.properties.metadata), copy.properties.etag)
+        assert ["0", "1"] == list(container.block_ids("a/_kept/é+.avro"))
+        found = container.properties("a/_kept/é+.avro")
+        assert found is not None
+        assert "success" == found.copy_status
+        assert b"data" == container.get(source.name).data
+
+    def test_a_copy_if_absent_is_made_once(self, container: BlobContainer) -> None:
+        etag = etag_of(container.put("source", b"data"))
+        container.put("there", b"other")
+        assert isinstance(container.copy("there", "source", source_etag=etag, condition=IF_ABSENT), Conflict)
+        there = etag_of(container.put("there", b"newer"))
+        assert isinstance(container.copy("there", "source", source_etag=etag, condition=STALE), Conflict)
+        assert b"newer" == container.get("there").data
+        etag_of(container.copy("there", "source", source_etag=etag, condition=Condition(if_match=there)))
+        assert b"data" == container.get("there").data
+
+    def test_another_version_of_the_source_is_not_copied(self, container: BlobContainer) -> None:
+        container.put("source", b"data")
+        assert isinstance(container.copy("copy", "source", source_etag='"0x1"'), Conflict)
+        assert isinstance(container.copy("copy", "no source", source_etag='"0x1"'), Missing)
+        assert container.properties("copy") is None
+
+
 class TestUndelete:
     """For an account with soft delete, and without versioning."""
 

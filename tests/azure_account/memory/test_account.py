@@ -18,6 +18,7 @@ from tests.azure_account.contract import (
     TestBlobs,
     TestBlocks,
     TestContainer,
+    TestCopies,
     TestLeases,
     TestListing,
     TestTables,
@@ -25,7 +26,16 @@ from tests.azure_account.contract import (
     observed_behaviour,
 )
 
-__all__ = ["TestBlobs", "TestBlocks", "TestContainer", "TestLeases", "TestListing", "TestTables", "TestUndelete"]
+__all__ = [
+    "TestBlobs",
+    "TestBlocks",
+    "TestContainer",
+    "TestCopies",
+    "TestLeases",
+    "TestListing",
+    "TestTables",
+    "TestUndelete",
+]
 
 T = TypeVar("T")
 WEEK = 7 * 24 * 3600
@@ -62,6 +72,22 @@ def test_a_deleted_blob_can_be_undeleted_until_its_time_is_over(clock: ManualClo
     assert isinstance(container.undelete("late"), Missing)
     assert {"in time": b"in time"} == account.service.contents("data")
     assert {} == account.service.staged("data")
+
+
+@pytest.mark.parametrize(("deleted", "ends"), [(False, "success"), (True, "failed")])
+def test_a_copy_may_go_on_and_fails_if_its_source_is_deleted(deleted: bool, ends: str) -> None:
+    container = MemoryAccount(MemoryService(behaviour=ServiceAssumptions(copy_looks=2))).container("data")
+    container.create()
+    source = container.put("source", b"data")
+    assert isinstance(source, Done)
+    assert Done() == container.copy("copy", "source", source_etag=source.etag, condition=IF_ABSENT)
+    assert isinstance(container.copy("copy", "source", source_etag=source.etag), Conflict)
+    if deleted:
+        container.delete("source")
+    seen = [found.copy_status for _ in range(3) if (found := container.properties("copy")) is not None]
+    assert (["failed"] * 3 if deleted else ["pending", "pending", "success"]) == seen
+    assert (b"" if deleted else b"data") == container.get("copy").data
+    assert ends == seen[-1]
 
 
 def test_without_soft_delete_a_deleted_blob_is_missing(memory: MemoryAccount) -> None:
