@@ -28,6 +28,7 @@ from azure_account.options.option_table import (
     byte_size,
     instant,
     integer,
+    interval,
     milliseconds,
     one_of,
     text,
@@ -154,6 +155,15 @@ SINK = OptionTable(
             "What an overwrite with `partitionColumn` replaces; it must say so. `static`: all. `dynamic`: the "
             "partitions that its rows have; rows without one are a partition too.",
             "Routing",
+        ),
+        Option(
+            "keepReplaced",
+            interval(),
+            None,
+            "For how long the rows that an overwrite replaces can be read by `versionAsOf` and "
+            "[restored](MAINTENANCE.md#restore); it costs a copy of each blob, on the server.",
+            "Routing",
+            shown_default="not at all",
         ),
         Option("codec", one_of(*CODECS), "null", "Codec of the Avro blocks in a blob.", "Encoding"),
         Option(

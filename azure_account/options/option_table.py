@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from foundation.errors import ConfigurationError
@@ -226,6 +226,9 @@ def byte_size(minimum: int = 1, maximum: int | None = None) -> Parser[int]:
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+_LONGEST = 36_500 * _MILLISECONDS["d"]
+
+
 def milliseconds(minimum: int = 1, maximum: int | None = None) -> Parser[int]:
     """Milliseconds: an integer alone, or with a unit: `500ms`, `30s`, `5m`, `1h`."""
     limits = f"{minimum} to {maximum}" if maximum is not None else f"at least {minimum}"
@@ -244,6 +247,19 @@ def seconds(minimum: float = 0, maximum: float | None = None) -> Parser[float]:
         return found
 
     return Parser(f"seconds such as `30` or `5m` ({limits})", read)
+
+
+def interval() -> Parser[timedelta]:
+    """A length of time above zero, with a unit: `7 days`, `12h`."""
+
+    def read(value: str) -> timedelta:
+        short = re.sub(r"(?<=[dhms])(?:ays?|ours?|in(?:utes?)?|ec(?:onds?)?)$", "", value.strip().lower())
+        found = 0 if short.isdigit() else _duration(short, "s")
+        if not 0 < found <= _LONGEST:
+            raise ValueError("it has no unit, is zero or is out of range")
+        return timedelta(milliseconds=found)
+
+    return Parser("an interval such as `7 days` or `12h`", read)
 
 
 def instant() -> Parser[datetime]:

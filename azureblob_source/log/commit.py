@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry
 from azureblob_source.log.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
+from azureblob_source.log.keeping import check_can_keep
 from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.publish import Obstacle, Unpublishable
 from azureblob_source.log.roll_forward import NotPublished, publish_committed, publish_earlier, publish_in_effect
@@ -264,7 +265,7 @@ def _not_voided(log: CommitLog, draft: Draft) -> AnyEntry | None:
 
 def _publish_or_void(log: CommitLog, entry: AnyEntry, draft: Draft, publisher: Publisher) -> AnyEntry | None:
     """The entry, if it can be published after all; None if it is voided, or the log has moved on."""
-    failed = publisher.publish(entry) if isinstance(entry, LogEntry) else []
+    failed = publisher.publish(entry, log.stream) if isinstance(entry, LogEntry) else []
     if not failed or not isinstance(entry, LogEntry):
         return entry
     void(log, log.head(), ToVoid(entry, failed), draft, publisher)
@@ -292,6 +293,8 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
     try:
         if draft.overwrites and head is not None:
             draft = replace(draft, removed=_overwritten(log, head, draft))
+            if draft.keep is not None:
+                check_can_keep(log, draft.removed)
         entry = log.next_entry(head, draft, -1 if head is None else head.version)
     except NotFoundError:  # a vacuum has removed what the head needs
         if log.head() == head:

@@ -273,7 +273,9 @@ class CommitLog:
             known = {id_: last for id_, last in found.items() if last is not None}
         entry = draft.succeeding(head, published_up_to, known, restored=voided and self._entry_before(voided))
         if voided is not None and entry.last_compaction == voided.version:
-            return replace(entry, last_compaction=voided.last_compaction)
+            entry = replace(entry, last_compaction=voided.last_compaction)
+        if voided is not None and entry.last_kept == voided.version:
+            entry = replace(entry, last_kept=voided.last_kept)
         return entry
 
     def _listed_for(self, at: LogEntry) -> Mapping[str, LastCommitted]:

@@ -260,7 +260,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Draft(Change):
-    """What a writer wants to append to a log. It has no version yet."""
+    """What a writer wants to append to a log. It has no version yet.
+
+    keep: for how long an overwrite or a restore keeps what it removes.
+    """
+
+    keep: timedelta | None = None
 
     def succeeding(
         self,
@@ -284,6 +289,7 @@ class Draft(Change):
             content["timestamp"] = _later(self.timestamp, head.timestamp)
         if self.epoch is None and head is not None:
             content["epoch"] = head.epoch
+        keeps = self.removed and (self.overwrites or self.operation == "restore")
         return LogEntry(
             **content,
             version=version,
@@ -295,6 +301,8 @@ class Draft(Change):
             log_id=self.write_id if head is None else head.log_id,
             last_deletion=None if head is None else head.newest_deletion,
             last_compaction=None if head is None else head.newest_compaction,
+            kept_until=_after(content["timestamp"], self.keep) if keeps and self.keep else None,
+            last_kept=None if head is None else head.newest_kept,
             totals=(Totals() if head is None else head.totals).plus(self.blobs),
         )
 
@@ -334,6 +342,11 @@ def _later(timestamp: str, before: str) -> str:
     return timestamp if datetime.fromisoformat(timestamp) >= earliest else earliest.isoformat(timespec="milliseconds")
 
 
+def _after(timestamp: str, interval: timedelta) -> str:
+    """The time after a time."""
+    return (datetime.fromisoformat(timestamp) + interval).isoformat(timespec="milliseconds")
+
+
 def _previous(last: LastCommitted | None, version: int) -> int:
     """`previous` of a version that follows `last`, or is committed again."""
     if last is None:
@@ -353,6 +366,8 @@ class LogEntry(Change):
     log_id: the log's identity, which is the write id of its version 0 (see decision 18).
     last_deletion: the version of the last entry before this one that `deletes`.
     last_compaction: the version of the last entry before this one that has moved rows.
+    kept_until: the time until which the blobs that it removes are kept; None if they are not.
+    last_kept: the version of the last entry before this one that keeps what it removes.
     totals: of all entries up to this one, also of those that were revoked since, or that a vacuum has deleted.
     """
 
@@ -365,6 +380,8 @@ class LogEntry(Change):
     log_id: str = ""
     last_deletion: int | None = None
     last_compaction: int | None = None
+    kept_until: str | None = None
+    last_kept: int | None = None
     totals: Totals = Totals()
 
     @property
@@ -401,6 +418,15 @@ class LogEntry(Change):
     def newest_compaction(self) -> int | None:
         """The version of the last entry up to this one that has moved rows."""
         return self.version if any(blob.moved for blob in self.blobs) else self.last_compaction
+
+    @property
+    def newest_kept(self) -> int | None:
+        """The version of the last entry up to this one that keeps what it removes."""
+        return self.last_kept if self.kept_until is None else self.version
+
+    def is_kept_at(self, time: datetime) -> bool:
+        """Whether what it removes is kept at a time."""
+        return self.kept_until is not None and time < datetime.fromisoformat(self.kept_until)
 
     @property
     def totals_before(self) -> Totals:
@@ -453,6 +479,8 @@ def to_json(entry: LogEntry) -> bytes:
         "restores": entry.restores,
         "lastDeletion": entry.last_deletion,
         "lastCompaction": entry.last_compaction,
+        "keptUntil": entry.kept_until,
+        "lastKept": entry.last_kept,
         "batchVersion": entry.batch_version,
         "transaction": None if entry.transaction is None else asdict(entry.transaction),
         "blobs": [blob_document(blob) for blob in entry.blobs],
@@ -528,6 +556,8 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         restores=document["restores"],
         last_deletion=document["lastDeletion"],
         last_compaction=document["lastCompaction"],
+        kept_until=_time(document["keptUntil"]),
+        last_kept=document["lastKept"],
         control=tuple(document["control"]),
         metrics=document["metrics"],
         writers=tuple(document["writers"]),
@@ -540,6 +570,13 @@ def _entry(document: Mapping[str, Any]) -> LogEntry:
         log_id=str(document["logId"]),
         totals=Totals(*(int(document["totals"][name]) for name in ("blobs", "rows", "bytes"))),
     )
+
+
+def _time(stored: str | None) -> str | None:
+    """A time or None. `ValueError` for another text."""
+    if stored is not None:
+        datetime.fromisoformat(stored)
+    return stored
 
 
 _BLOB_FIELDS = {

@@ -9,6 +9,7 @@
     <stream>/_iceberg/metadata/v<number>.metadata.json                  Iceberg tables that they make up
     <stream>/_iceberg/metadata/version-hint.text                        number of the newest one: a hint
     <stream>/_schemas/<fingerprint>.avsc                                writer schemas
+    <stream>/_replaced/<20-digit version>/<rest of a data name>         data that an entry has removed, and keeps
     _batches/<transaction id>/_log/<20-digit version>.json              batch log: batch entries
 
 Every name that is not data has a level that begins with `_`, which Spark, Hive, Trino and Synapse skip.
@@ -252,6 +253,23 @@ def hint_name(stream: str) -> str:
 def probe_name(stream: str, digest: str) -> str:
     """Name of a trial blob, which is written and deleted to find out what the service permits."""
     return f"{log_prefix(stream)}_probe-{digest}"
+
+
+def replaced_prefix(stream: str) -> str:
+    """Prefix of the blobs that entries have removed, and keep."""
+    return f"{stream}/_replaced/"
+
+
+def replaced_name(stream: str, version: int, name: str) -> str:
+    """Where the entry of a version keeps a data blob of the stream that it removes."""
+    return f"{replaced_prefix(stream)}{version:0{_VERSION_DIGITS}d}/{name[len(stream) + 1 :]}"
+
+
+def of_replaced(stream: str, name: str) -> tuple[int, str] | None:
+    """The inverse of `replaced_name`: version and name. None for any other name."""
+    version, _, rest = name.removeprefix(replaced_prefix(stream)).partition("/")
+    is_version = len(version) == _VERSION_DIGITS and version.isascii() and version.isdigit()
+    return (int(version), f"{stream}/{rest}") if is_version and rest else None
 
 
 def schema_name(stream: str, fingerprint: str) -> str:

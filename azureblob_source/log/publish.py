@@ -1,6 +1,7 @@
 """Publishing: the blobs of a log entry become visible, or are returned as unpublishable.
 
-    publish(entry) ─► void, replace: delete revoked blobs ─► commit block lists ─► others: delete what they removed
+    publish(entry) ─► void, replace: delete revoked blobs ─► commit block lists ─► others: delete what they removed,
+                                                                                   once it is copied, if they keep it
 
 A block list is committed only if the blob is absent. If a blob is there, its `azureblob_attempt` metadata or, where a
 tool has replaced the metadata, its committed block ids show whether this attempt made it. A blob that cannot be
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
+from azureblob_source.log.copying import keep_copy, probe_copy
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
-from azureblob_source.log.naming import attempt_of_blocks, probe_name
+from azureblob_source.log.naming import attempt_of_blocks, probe_name, replaced_name
+from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, TransientError
 from foundation.parallel import Item, Result, concurrent_map
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from azure_account.readback import Doubtful
     from azure_account.values import BlobProperties, Outcome
     from azureblob_source.log.entry import BlobEntry, LogEntry, Removal
+    from foundation.clock import Clock
 
 Admit: TypeAlias = "Callable[[str, LogEntry | None, Iterable[str]], None]"
 
@@ -88,6 +92,7 @@ class Publisher:
     at_least_once: bool = False
     admit: Admit = lambda _stream, _head, _schemas: None
     etags: Mapping[str, str] = field(default_factory=dict)
+    clock: Clock = SYSTEM_CLOCK
 
     def check_names(self, blobs: Sequence[BlobEntry]) -> None:
         """`ConflictError` if two of `blobs` have one name, or a name is taken. Called before they are committed.
@@ -103,10 +108,10 @@ class Publisher:
                 if self._clear_name(blob) is _Occupant.FOREIGN:
                     raise self._name_taken(blob, "another blob has this name")
 
-    def probe_service(self, stream: str, attributes: BlobAttributes, *, deletes: bool) -> None:
-        """`ConfigurationError` if the service refuses index tags, a tier or deletes.
+    def probe_service(self, stream: str, attributes: BlobAttributes, *, deletes: bool, keeps: bool = False) -> None:
+        """`ConfigurationError` if the service refuses index tags, a tier, deletes or copies.
 
-        Called before a batch is committed. Writes and deletes one small blob beside the log.
+        Called before a batch is committed. Writes and deletes one small blob beside the log, two if it copies.
         """
         asked = json.dumps([dict(attributes.tags), attributes.tier, deletes], sort_keys=True)
         name = probe_name(stream, hashlib.sha256(asked.encode()).hexdigest()[:16])
@@ -117,6 +122,8 @@ class Publisher:
             raise ConfigurationError(
                 "write", f"a trial blob {name}", error.cause, f"{step} {error.next_step}".rstrip()
             ) from error
+        if keeps:
+            probe_copy(self.container, name)
         try:
             outcome = self.container.delete(name)
             refused = outcome.reason if isinstance(outcome, Conflict) else ""
@@ -126,8 +133,8 @@ class Publisher:
             step = "Nothing was committed. Grant the permission to delete, or append instead of overwriting."
             raise ConfigurationError("delete", f"a trial blob {name}", refused, step)
 
-    def publish(self, entry: LogEntry) -> list[Unpublishable]:
-        """Make every blob of a committed entry visible. Returns those that cannot be.
+    def publish(self, entry: LogEntry, stream: str) -> list[Unpublishable]:
+        """Make every blob of a committed entry of a stream visible. Returns those that cannot be.
 
         Idempotent, and safe for several processes at once. An error of removing blobs is raised.
         """
@@ -135,7 +142,7 @@ class Publisher:
             self.remove(entry.removed, entry)
         failed = self.publish_blobs(entry)
         if not failed and (entry.overwrites or entry.operation in ("compact", "revert", "restore")):
-            self.remove(entry.removed, entry)
+            self.remove(entry.removed, entry, None if entry.kept_until is None else stream)
         return failed
 
     def publish_blobs(self, entry: LogEntry) -> list[Unpublishable]:
@@ -182,15 +189,17 @@ class Publisher:
         found = request_and_read_back(commit, read_back, lambda _: self._unresolved("publish", blob.name))
         return found if isinstance(found, Unpublishable) else None
 
-    def remove(self, removals: Sequence[Removal], entry: LogEntry) -> None:
+    def remove(self, removals: Sequence[Removal], entry: LogEntry, kept_in: str | None = None) -> None:
         """Delete blobs that an entry removes, and no other blob that has a name of theirs. Idempotent.
 
-        `ConflictError` or `ConfigurationError` if one cannot be deleted: readers of the listing would still see it.
-        """
-        self._concurrently(lambda removal: self._remove(removal, entry), removals)
+        kept_in: the stream in which each is kept: it is copied before it is deleted.
 
-    def _remove(self, removal: Removal, entry: LogEntry) -> None:
-        """Delete one blob, on the ETag of the blob that was seen to carry the attempt."""
+        `ConflictError` or `ConfigurationError` if one cannot be: readers of the listing would still see it.
+        """
+        self._concurrently(lambda removal: self._remove(removal, entry, kept_in), removals)
+
+    def _remove(self, removal: Removal, entry: LogEntry, kept_in: str | None) -> None:
+        """Delete one blob, on the ETag of the blob that was seen to carry the attempt, and was copied then."""
         if removal.name in self.etags and self._clear(removal.name, self.etags[removal.name]):
             return
         held: BlobProperties | None = None
@@ -202,6 +211,9 @@ class Publisher:
             if isinstance(answer, Conflict) and held is not None and held.etag == there.etag:
                 raise self._held(ConflictError, removal.name, entry, answer.reason)
             held = there
+            if kept_in is not None and not self._keep(there, replaced_name(kept_in, entry.version, there.name), entry):
+                answer = None
+                continue
             try:
                 answer = self.container.delete(there.name, condition=Condition(if_match=there.etag))
             except ConfigurationError as error:
@@ -211,6 +223,15 @@ class Publisher:
             if isinstance(answer, Done):
                 return
         raise self._unresolved("delete", removal.name)
+
+    def _keep(self, there: BlobProperties, name: str, entry: LogEntry) -> bool:
+        """Copy a blob that is to be deleted. False if that is to be tried again: it may be gone, or another version."""
+        if attempt_of(there.metadata) == DISCARDED:
+            return True
+        try:
+            return keep_copy(self.container, there, name, self.deadline, self.clock)
+        except ConfigurationError as error:
+            raise self._held(ConfigurationError, there.name, entry, error.failure) from error
 
     def _unresolved(self, operation: str, name: str) -> TransientError:
         return TransientError(operation, self._place(name), "its state stays unknown", _FINISHED_LATER)

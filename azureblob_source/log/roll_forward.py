@@ -64,7 +64,7 @@ def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
             raise
         return False
     for entry in entries_in_effect(unpublished):
-        failed = publisher.publish(entry)
+        failed = publisher.publish(entry, log.stream)
         if failed:
             if log.refresh() == head:
                 if draft.replaces != entry.version:
@@ -109,7 +109,7 @@ def _publish_and_look_again(
 
     Blobs that the status does not permit are deleted again. `Unpublished` only if there are unpublishable blobs.
     """
-    failed = publisher.publish(entry)
+    failed = publisher.publish(entry, log.stream)
     if not failed and log.boundary_is_recent():
         return Published(), failed
     status = status_of(log, entry)

@@ -47,7 +47,7 @@ def void_version(
             cause = "it is published" if isinstance(status, Published) else "it is voided or replaced already"
             break
         try:
-            failed = publisher.publish(entry)
+            failed = publisher.publish(entry, log.stream)
         except (ConfigurationError, ConflictError):
             if not leave_blobs:
                 raise
@@ -186,7 +186,7 @@ def void(log: CommitLog, head: LogEntry | None, target: ToVoid, draft: Draft, pu
     log.refresh()
     if put.write_id != candidate.write_id:
         return None
-    publisher.publish(put)
+    publisher.publish(put, log.stream)
     return put
 
 

@@ -22,7 +22,7 @@ from azureblob_source.read.splits import SPLIT_BYTES
 from azureblob_source.read.waiting import not_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
     from azureblob_source.log.checkpoint.tail import TailEffect
     from azureblob_source.log.commit_log import CommitLog
@@ -44,9 +44,16 @@ def every_row(_: MovedRows) -> bool:
 
 
 def selected_rows(
-    log: CommitLog, blobs: tuple[StreamBlob, ...] | BlobTable, at: int, selection: BlobSelection
+    log: CommitLog,
+    blobs: tuple[StreamBlob, ...] | BlobTable,
+    at: int,
+    selection: BlobSelection,
+    kept: Container[str] = (),
 ) -> tuple[StreamBlob, ...] | BlobTable:
-    """The blobs of a snapshot at version `at`, as what is read of them now. A table stays one, if it can."""
+    """The blobs of a snapshot at version `at`, as what is read of them now. A table stays one, if it can.
+
+    kept: names of blobs that are kept: it does not matter where their rows are.
+    """
     finder, head = MovedRowsFinder(log), log.head()
 
     def keeps(rows: MovedRows) -> bool:
@@ -56,7 +63,8 @@ def selected_rows(
         return selection.by_version or first_version(blob) < log.kept_from or not selection.covers(blob)
 
     if head is not None and (head.newest_compaction or 0) > at:
-        blobs = tuple(finder.located(tuple(blobs), at, keeps))
+        left = tuple(blob for blob in blobs if blob.name not in kept)
+        blobs = (*(blob for blob in blobs if blob.name in kept), *finder.located(left, at, keeps))
     moved = blobs if isinstance(blobs, tuple) else blobs.with_moved_rows()
     if not any(blob.moved_in is not None and is_cut(blob) for blob in moved):
         return blobs

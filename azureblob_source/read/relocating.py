@@ -1,10 +1,11 @@
-"""The rows of splits, wherever they are: a compaction may move them while a task reads.
+"""The rows of splits, wherever they are: a compaction may move them while a task reads, or an overwrite keep them.
 
 read_splits ─► a blob is gone ─► where are the rows of what is left? ─► read_splits, from the next row on
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azureblob_source.read.split_reader import read_splits
@@ -27,7 +28,8 @@ def read_moving_splits(
     """The same as `read_splits`, each batch also with the number of its first row in its split.
 
     splits: of blobs of the log's stream, which a compaction may replace meanwhile. Only what was planned as a whole
-    blob, or as a part of one, is found again. by_version: as of `BlobSelection`.
+    blob, or as a part of one, is found again then; what an overwrite or a restore has removed and keeps always is.
+    by_version: as of `BlobSelection`.
     """
     left = list(splits)
     at = skip = 0  # rows of the first split that were read, and that are still to be left out
@@ -54,15 +56,22 @@ def read_moving_splits(
 
 def _located(log: CommitLog, splits: Sequence[Split], *, by_version: bool) -> list[Split]:
     """Where the rows of splits are now."""
-    whole = [split.blob for split in splits if _is_whole(split) and split.blob.version is not None]
-    if not whole or log.refresh() is None:
+    of_log = [split.blob for split in splits if split.blob.version is not None]
+    if not of_log or log.refresh() is None:
         return list(splits)
-    from azureblob_source.read.moved import MovedRowsFinder, every_row  # noqa: PLC0415 - few tasks meet a compaction
+    from azureblob_source.read.kept import in_copies, kept_after  # noqa: PLC0415 - few tasks find a blob gone
+    from azureblob_source.read.moved import MovedRowsFinder, every_row  # noqa: PLC0415
 
+    live_at = min(map(_live_at, of_log))
+    kept = kept_after(log, live_at)
+    as_planned = [split for split in splits if split.blob.name in kept or not _is_whole(split)]
+    whole = [split.blob for split in splits if _is_whole(split) and split.blob.name not in kept]
     finder = MovedRowsFinder(log)
-    found = finder.located(whole, min(map(_live_at, whole)))
+    found = finder.located(whole, live_at)
     parts = finder.parts(found, every_row, lambda _: by_version)
-    return [*(split for split in splits if not _is_whole(split)), *split_blobs(parts)]
+    copies = in_copies([split.blob for split in as_planned], kept)
+    planned = [replace(split, blob=blob) for split, blob in zip(as_planned, copies, strict=True)]
+    return [*planned, *split_blobs(in_copies(parts, kept))]
 
 
 def _is_whole(split: Split) -> bool:

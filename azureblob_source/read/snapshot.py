@@ -37,7 +37,7 @@ from foundation.errors import ConfigurationError, CorruptError, NotFoundError
 from foundation.parallel import both, concurrent_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
@@ -153,12 +153,31 @@ def take_snapshot(
         there += live.num_rows + max(0, settled.blobs_of_base() - table.num_rows)
         held = _selected_with(live, effect, selection)
     left_out = there - len(held)
+    return Snapshot(
+        settled.last.version,
+        _where_they_are(log, held, settled.last.version, selection),
+        tuple(schemas),
+        left_out=left_out,
+    )
+
+
+def _where_they_are(
+    log: CommitLog, held: tuple[StreamBlob, ...] | BlobTable, version: int, selection: BlobSelection
+) -> tuple[StreamBlob, ...] | BlobTable:
+    """The blobs of a version as what is read of them now: others may have moved their rows, or keep them."""
     head = log.head()
-    if head is not None and head.newest_compaction is not None:
+    if head is None:
+        return held
+    kept: Mapping[str, str] = {}
+    if (head.newest_kept or 0) > version:
+        from azureblob_source.read.kept import in_copies, kept_after  # noqa: PLC0415 - few reads meet a kept blob
+
+        kept = kept_after(log, version)
+    if head.newest_compaction is not None:
         from azureblob_source.read.moved import selected_rows  # noqa: PLC0415 - few streams were compacted
 
-        held = selected_rows(log, held, settled.last.version, selection)
-    return Snapshot(settled.last.version, held, tuple(schemas), left_out=left_out)
+        held = selected_rows(log, held, version, selection, kept)
+    return in_copies(held, kept) if kept else held
 
 
 def _read_base(state: LiveState, selection: BlobSelection) -> tuple[pa.Table, bool] | None:

@@ -77,6 +77,7 @@ class BatchCommitter:
             unique_names=plan.unique_names,
             at_least_once=plan.at_least_once,
             admit=self._gate.admit,
+            clock=self.clock,
         )
 
     @property
@@ -213,10 +214,10 @@ class BatchCommitter:
 
     def _check_service(self, streams: Sequence[str], *, overwrite: bool) -> None:
         """Try once, before anything is committed, what this write asks of the service beyond plain blobs."""
-        attributes = self.plan.attributes
+        attributes, keeps = self.plan.attributes, overwrite and self.plan.keep_replaced is not None
         if overwrite or attributes.tags or attributes.tier:
             new = [stream for stream in streams if (attributes, overwrite) not in self.logs(stream).notes.probed]
-            check = partial(self.publisher.probe_service, attributes=attributes, deletes=overwrite)
+            check = partial(self.publisher.probe_service, attributes=attributes, deletes=overwrite, keeps=keeps)
             _for_streams(check, new)
             for stream in new:
                 self.logs(stream).notes.probed.append((attributes, overwrite))
@@ -323,6 +324,7 @@ class BatchCommitter:
             writers=tuple(writers),
             attributes=self.plan.attributes,
             commit_info=self.plan.commit_info,
+            keep=self.plan.keep_replaced,
         )
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from azure_account.address import Address
     from azure_account.options.settings import AccountSettings
     from azure_account.values import BlobAttributes
@@ -39,6 +41,7 @@ class CommitPlan:
     iceberg_paths: the scheme of paths in the Iceberg table of the stream; None if none is made.
     fixed_schema: option `schemaEvolution` is `none`.
     overwrite_partitions: an overwrite replaces only the partitions that its rows have.
+    keep_replaced: for how long an overwrite keeps what it removes.
     facts: what was found of the log of `stream` before the first task.
     commit_info: what the log says of each version that is committed.
     backup: of the query's checkpoint, before each commit.
@@ -61,6 +64,7 @@ class CommitPlan:
     iceberg_paths: str | None = None
     fixed_schema: bool = False
     overwrite_partitions: bool = False
+    keep_replaced: timedelta | None = None
     facts: LogFacts | None = None
     commit_info: str | None = None
     backup: BackupPlan | None = None

@@ -21,6 +21,7 @@ from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import timedelta
 
     from arrow_avro import AvroSchema
     from azure_account.address import Address
@@ -60,6 +61,7 @@ class SinkOptions:
     emission: ProducerSpec | None
     backup: BackupPlan | None
     overwrite_mode: str | None
+    keep_replaced: timedelta | None
     fixed_schema: bool
     checkpoint_interval: int
     auto_compact: bool
@@ -109,11 +111,22 @@ def sink_options(raw: Mapping[str, str], env: Mapping[str, str]) -> SinkOptions:
         emission=given["emission"],
         backup=_backup(given, address, env),
         overwrite_mode=given["partitionOverwriteMode"],
+        keep_replaced=_keep_replaced(given),
         fixed_schema=_schema_evolution(given) == FIXED,
         checkpoint_interval=given["checkpointInterval"],
         auto_compact=given["autoCompact"],
         iceberg_paths=given["icebergPaths"] if given["icebergTable"] else None,
     )
+
+
+def _keep_replaced(given: ParsedOptions) -> timedelta | None:
+    keep: timedelta | None = given["keepReplaced"]
+    if keep is not None and given["accessTier"] == "Archive":
+        message = (
+            "Option `keepReplaced` copies blobs, which `accessTier` = Archive does not allow. Leave one of them out."
+        )
+        raise ConfigurationError(message)
+    return keep
 
 
 def _schema_evolution(given: ParsedOptions) -> str:

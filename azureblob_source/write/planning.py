@@ -96,6 +96,7 @@ class WritePlan:
             iceberg_paths=options.iceberg_paths,
             fixed_schema=options.fixed_schema,
             overwrite_partitions=options.overwrite_mode == DYNAMIC,
+            keep_replaced=options.keep_replaced,
             facts=self.facts,
             commit_info=options.commit_info,
             backup=options.backup,

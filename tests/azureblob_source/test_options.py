@@ -3,7 +3,7 @@ from __future__ import annotations
 import pickle
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,8 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ({"partitionColumn": "p", "dropRoutingColumns": "TRUE"}, {"router": Router("flights", None, "p", True)}),
         ({"partitionOverwriteMode": "STATIC"}, {"overwrite_mode": "static"}),
         ({"partitionOverwriteMode": "dynamic"}, {"overwrite_mode": "dynamic"}),
-        ({}, {"overwrite_mode": None, "fixed_schema": False}),
+        ({"keepReplaced": "7 days"}, {"keep_replaced": timedelta(days=7)}),
+        ({}, {"overwrite_mode": None, "keep_replaced": None, "fixed_schema": False}),
         ({"schemaEvolution": "addColumns"}, {"fixed_schema": False}),
         ({"codec": "ZSTANDARD"}, {"codec": "zstandard"}),
         ({"compression__type": "gzip"}, {"gzipped": True}),
@@ -131,7 +132,7 @@ VALUES = {
     "codec": "deflate", "compression.type": "none", "accessTier": "Hot", "deliveryGuarantee": "exactly-once",
     "view": "commits", "metadata.*": "x", "tags.*": "x", "metadataColumns": "version", "icebergPaths": "wasbs",
     "emission": '{"stream":"flights","partitions":2}', "checkpointBackup": "data/checkpoints/a",
-    "partitionOverwriteMode": "static",
+    "partitionOverwriteMode": "static", "keepReplaced": "7 days",
     "startTime": "2013-01-31", "endTime": "2013-02-01", "startingTimestamp": "2013-01-31T12:00:00Z",
     "timestampAsOf": "2013-01-31T12:00:00Z",
 }  # fmt: skip
@@ -267,6 +268,8 @@ def test_every_option_has_a_help_text(option: Any) -> None:
         ({"commitInfo": "é" * 513}, "is not valid (it has 1,026 bytes); expected text of at most 1,024 bytes in UTF-8"),
         ({"schemaEvolution": "ignore"}, "is ignore, which is for streaming reads: set `addColumns` or `none`"),
         ({"partitionOverwriteMode": "all"}, "Option `partitionOverwriteMode`"),
+        ({"keepReplaced": "a week"}, "Option `keepReplaced`"),
+        ({"keepReplaced": "7 days", "accessTier": "Archive"}, "Leave one of them out"),
         ({"dropRoutingColumns": "yes"}, "Option `dropRoutingColumns`"),
         ({"flushTimeoutMs": "soon"}, "Option `flushTimeoutMs`"),
         ({"codec": "deflate", "compression__type": "gzip"}, "compressed twice. Set one"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from azure_account.options.option_table import (
     boolean,
     byte_size,
     integer,
+    interval,
     milliseconds,
     one_of,
     seconds,
@@ -102,6 +105,12 @@ def test_the_manual_has_a_table_for_each_group() -> None:
         (milliseconds(), "180000", 180000),
         (milliseconds(), "3m", 180000),
         (milliseconds(), "500ms", 500),
+        (interval(), "7 days", timedelta(days=7)),
+        (interval(), "1 Day", timedelta(days=1)),
+        (interval(), "12 hours", timedelta(hours=12)),
+        (interval(), "90m", timedelta(minutes=90)),
+        (interval(), "5 minutes", timedelta(minutes=5)),
+        (interval(), "30 seconds", timedelta(seconds=30)),
         (seconds(), "30", 30.0),
         (seconds(), "1500ms", 1.5),
         (text_list(), "a, b", ("a", "b")),
@@ -123,6 +132,10 @@ def test_values_are_parsed(parser: Parser[object], raw: str, expected: object) -
         (integer(1), "x"),
         (milliseconds(), "0"),
         (milliseconds(), "5 years"),
+        (interval(), "7"),
+        (interval(), "0 days"),
+        (interval(), "5 years"),
+        (interval(), "99999999999 days"),
         (seconds(maximum=10), "1m"),
         (one_of("a", "b"), "c"),
         (text(), ""),

@@ -210,7 +210,7 @@ def blind_retry(run: Run, batch: int, blobs: list[BlobEntry]) -> None:
             break
         entry = run.log.next_entry(head, _draft(run, batch, blobs), -1)
         outcome = run.container.put(log_name(STREAM, entry.version), to_json(entry), condition=IF_ABSENT)
-    Publisher(run.container, threads=1).publish(entry)
+    Publisher(run.container, threads=1).publish(entry, STREAM)
 
 
 class FaultyProcess(SteppedProcess):

@@ -79,6 +79,8 @@ FULL = LogEntry(
     },
     list_version=7,
     last_compaction=5,
+    kept_until="2013-02-07T12:00:05.000+00:00",
+    last_kept=4,
     since=3,
     schemas=("0123456789abcdef", "89abcdef01234567"),
     log_id="d9cb469fa1657086",

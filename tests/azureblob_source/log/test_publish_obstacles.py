@@ -255,8 +255,8 @@ def test_what_is_refused_here_and_published_by_another_driver_is_not_voided() ->
     staged = stage_rows(account.container("container"), plan, [rows([1])], seed=1)
 
     class Overtaken(Publisher):
-        def publish(self, entry: LogEntry) -> list[Unpublishable]:
-            failed = super().publish(entry)
+        def publish(self, entry: LogEntry, stream: str) -> list[Unpublishable]:
+            failed = super().publish(entry, stream)
             if failed:
                 write(account, [[1]], QUERY, seed=2)
             return failed

@@ -369,14 +369,14 @@ def test_a_writer_whose_batch_was_published_by_another_and_vacuumed_while_it_was
     draft = Draft("late", "2026-01-01T00:00:00+00:00", blobs=(blob,), transaction=Transaction("slow", 0))
 
     class Sleepy(Publisher):
-        def publish(self, entry: LogEntry) -> list[Unpublishable]:
+        def publish(self, entry: LogEntry, stream: str) -> list[Unpublishable]:
             if entry.write_id == "late":
                 assert 3 == write(account, 3).version
                 assert "flights/late.avro" in names(account)
                 account.clock.sleep(DAY)
                 run(account, 0)
                 assert "flights/late.avro" not in names(account)
-            return super().publish(entry)
+            return super().publish(entry, stream)
 
     entry = published(log_over(account), draft, Sleepy(container, threads=1))
     assert (2, "late") == (entry.version, entry.write_id)

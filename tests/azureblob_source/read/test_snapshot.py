@@ -128,7 +128,7 @@ def test_a_reader_waits_for_a_batch_that_is_being_published() -> None:
         waits.append(seconds)
         if len(waits) == 3:
             log = CommitLog(container, "flights")
-            assert [] == Publisher(container).publish(log.read(0))
+            assert [] == Publisher(container).publish(log.read(0), "flights")
 
     found = take_snapshot(CommitLog(container, "flights"), None, ActingClock(publish_at_the_third_look))
     assert (1, 3) == (len(found.blobs), len(waits))
@@ -501,7 +501,7 @@ def test_many_unpublished_blobs_are_checked_concurrently_and_each_visible_one_on
     looks = FaultInjector()
 
     def publish(seconds: float) -> None:
-        assert [] == Publisher(container).publish(CommitLog(container, "flights").read(0))
+        assert [] == Publisher(container).publish(CommitLog(container, "flights").read(0), "flights")
 
     found = take_snapshot(
         CommitLog(account.restarted(looks).container("container"), "flights"), None, ActingClock(publish)

@@ -1,0 +1,41 @@
+"""Keeping what entries have removed: copies on the server, in a place that no reader of the listing shows.
+
+    removed blob ─► copied to `_replaced/<version>/…` (`copying`) ─► deleted        by whoever publishes the entry
+
+An overwrite or a restore with `keptUntil` keeps the blobs that it removes until then; a vacuum deletes them. Any number
+of processes may publish it: what is deleted is the version of a blob that was copied. `lastKept` links these entries.
+See decision 28.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from azure_account.names import MAX_NAME
+from azureblob_source.log.naming import replaced_name
+from foundation.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.log.entry import LogEntry, Removal
+
+
+def check_can_keep(log: CommitLog, removed: Iterable[Removal]) -> None:
+    """`ConfigurationError` if the name of a blob that is to be kept would be too long."""
+    longest = max((removal.name for removal in removed), key=len, default="")
+    if len(replaced_name(log.stream, 0, longest)) > MAX_NAME:
+        cause = f"its name would have more than {MAX_NAME} characters below `_replaced`"
+        step = "Nothing was committed. Leave option `keepReplaced` out."
+        raise ConfigurationError("keep", f"blob {longest} in {log.container.url}", cause, step)
+
+
+def keepers_after(log: CommitLog, version: int) -> Iterator[LogEntry]:
+    """The entries after a version that keep what they remove, from the newest back, as far as the head is known."""
+    head = log.head()
+    at = None if head is None else head.newest_kept
+    while at is not None and at > version and at >= log.kept_from:
+        entry = log.read(at)
+        yield entry
+        at = entry.last_kept

@@ -1,0 +1,309 @@
+"""What overwrites and restores have removed, and keep: reads of earlier versions, disturbed publishers, refusals."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import (
+    Crash,
+    Fault,
+    FaultInjector,
+    LateEffect,
+    LostAnswer,
+    ProcessDied,
+    Refuse,
+    Reset,
+    at,
+    on,
+)
+from azure_account.memory.service import MemoryService, ServiceAssumptions
+from azureblob_source.log.commit_log import CommitLog
+from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction
+from azureblob_source.log.entry import Draft
+from azureblob_source.log.naming import of_replaced, replaced_name
+from azureblob_source.log.publish import Publisher
+from azureblob_source.read.following import Follower, TriggerLimits
+from azureblob_source.read.relocating import read_moving_splits
+from azureblob_source.read.snapshot import take_snapshot
+from azureblob_source.read.split_reader import SplitSettings
+from azureblob_source.read.splits import split_blobs
+from foundation.clock import ManualClock
+from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError, TransientError
+from tests.azureblob_source.log.committing import ROWS, rows
+from tests.azureblob_source.write.sink_rows import (
+    NOON,
+    blob_rows,
+    committer,
+    new_account,
+    plan_of,
+    stage_rows,
+    visible_blobs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from azureblob_source.read.blobs import StreamBlob
+
+FAULTS = [Crash(), Crash(after_effect=True), LostAnswer(), LateEffect(2), Reset()]
+seeds = itertools.count(1)
+
+
+def write(
+    account: MemoryAccount, numbers: list[int], *, overwrite: bool = False, keep: str | None = None, **options: str
+) -> None:
+    """A process of its own writes a batch."""
+    kept = {} if keep is None else {"keepReplaced": keep}
+    container, plan, seed = account.container("container"), plan_of(ROWS, **kept, **options), next(seeds)
+    staged = [stage_rows(container, plan, [rows(numbers)], seed=seed)] if numbers else []
+    committer(container, plan, seed).commit(staged, None, overwrite=overwrite)
+
+
+def overwritten(account: MemoryAccount | None = None) -> MemoryAccount:
+    """Rows 0 and 1, which an overwrite by row 2 keeps for a week, then row 3."""
+    account = account or new_account()
+    write(account, [0])
+    write(account, [1])
+    write(account, [2], overwrite=True, keep="7 days")
+    write(account, [3])
+    return account
+
+
+AFTER = [[0], [0, 1], [2], [2, 3]]
+"""The rows at each version then."""
+
+
+def log_of(account: MemoryAccount) -> CommitLog:
+    return CommitLog(account.restarted().container("container"), "flights", readers=1, clock=account.clock)
+
+
+def numbers(account: MemoryAccount, version: int | None = None) -> list[int]:
+    """The rows that readers of the log find; at the head, readers of the listing find the same."""
+    log = log_of(account)
+    blobs = take_snapshot(log, version, account.clock, publish_timeout=0).blobs
+    found = rows_in(log, list(blobs))
+    if version is None:
+        assert found == sorted(row["n"] for data in visible_blobs(account).values() for row in blob_rows(data))
+    return found
+
+
+def rows_in(log: CommitLog, blobs: Sequence[StreamBlob]) -> list[int]:
+    """The rows of blobs and of parts of blobs, as a task reads them."""
+    found = read_moving_splits(log, list(split_blobs(blobs)), SplitSettings(), by_version=False)
+    return sorted(n for _, _, batch in found for n in batch["n"].to_pylist())
+
+
+def kept_names(account: MemoryAccount) -> list[str]:
+    return [name for name in account.service.contents("container") if "/_replaced/" in name]
+
+
+def move_rows(account: MemoryAccount) -> None:
+    """A compaction of all blobs."""
+    log = log_of(account)
+    head = log.refresh()
+    assert head is not None
+    rules = CompactionRules(datetime.max.replace(tzinfo=NOON.tzinfo), small=1 << 20, large=1 << 20)
+    draft = lambda: Draft(f"move-{next(seeds)}", NOON.isoformat())  # noqa: E731
+    compact(log, plan_compaction(log, rules, head.version), draft, Publisher(log.container, threads=1))
+
+
+def test_versions_before_an_overwrite_are_read_from_what_it_keeps() -> None:
+    account = overwritten()
+    assert AFTER == [numbers(account, version) for version in range(4)]
+    assert [2, 3] == numbers(account)
+    log = log_of(account)
+    entries = {entry.version: entry for entry in log.history()}
+    assert [None, None, None, 2] == [entry.last_kept for entry in entries.values()]
+    timestamp, until = (datetime.fromisoformat(text or "") for text in (entries[2].timestamp, entries[2].kept_until))
+    assert 7 == (until - timestamp).days
+    names = [replaced_name("flights", 2, removal.name) for removal in entries[2].removed]
+    assert sorted(names) == kept_names(account)
+    assert [(2, removal.name) for removal in entries[2].removed] == [of_replaced("flights", name) for name in names]
+
+
+def test_without_the_option_nothing_is_copied_and_earlier_versions_are_gone() -> None:
+    account, faults = new_account(), FaultInjector()
+    write(account, [0])
+    write(account.restarted(faults), [1], overwrite=True)
+    assert not any(attempt.operation == "copy" for attempt in faults.attempts)
+    assert [] == kept_names(account)
+    with pytest.raises(NotFoundError, match="the blob is gone"):
+        numbers(account, 0)
+
+
+def test_overwrites_follow_each_other_and_rows_that_were_moved_are_kept_too() -> None:
+    account = overwritten()
+    move_rows(account)
+    write(account, [5], overwrite=True, keep="12 hours")
+    write(account, [6], overwrite=True)
+    write(account, [7], overwrite=True, keep="1 day")
+    for version, expected in enumerate([*AFTER, [2, 3], None, [6], [7]]):
+        if expected is not None:
+            assert expected == numbers(account, version), version
+    with pytest.raises(NotFoundError, match="the blob is gone"):
+        numbers(account, 5)
+
+
+def test_a_blob_that_is_kept_has_the_rows_of_each_version_that_was_moved_to_it() -> None:
+    account = new_account()
+    for number in range(3):
+        write(account, [number])
+    move_rows(account)
+    write(account, [9], overwrite=True, keep="7 days")
+    assert [[0], [0, 1], [0, 1, 2], [0, 1, 2], [9]] == [numbers(account, version) for version in range(5)]
+
+
+def test_partitions_that_an_overwrite_replaces_are_kept() -> None:
+    account, options = new_account(), {"partitionColumn": "stream", "partitionOverwriteMode": "dynamic"}
+    container = account.container("container")
+    for number, (partition, overwrite) in enumerate([("a", False), ("b", False), ("a", True), ("b", True)]):
+        plan = plan_of(ROWS, keepReplaced="1 day", **options)
+        staged = [stage_rows(container, plan, [rows([number], [partition])], seed=next(seeds))]
+        committer(container, plan, next(seeds)).commit(staged, None, overwrite=overwrite)
+    assert [[0], [0, 1], [1, 2], [2, 3]] == [numbers(account, version) for version in range(4)]
+
+
+def test_a_read_that_runs_while_an_overwrite_keeps_its_blobs_goes_on() -> None:
+    account = new_account()
+    write(account, [0])
+    write(account, [1])
+    log = log_of(account)
+    blobs = take_snapshot(log, None, account.clock).blobs
+    write(account, [2], overwrite=True, keep="7 days")
+    assert [0, 1] == rows_in(log, list(blobs))
+
+
+def test_a_streaming_read_that_is_behind_reads_what_is_kept() -> None:
+    account = new_account()
+    write(account, [0])
+    write(account, [1])
+    write(account, [2], overwrite=True, keep="7 days")
+    follower, found = Follower(log_of(account), 60.0, account.clock), []
+    for after in range(-1, 2):
+        assert after + 1 == follower.latest(after, TriggerLimits(blobs=1))
+        found.append(rows_in(follower.log, [blob for blob, _ in follower.blobs(after, after + 1)]))
+    assert [[0], [1], [2]] == found
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+@pytest.mark.parametrize("looks", [0, 1])
+def test_an_overwrite_that_is_disturbed_at_any_request_loses_nothing(fault: Fault, looks: int) -> None:
+    def before() -> MemoryAccount:
+        service = MemoryService(clock=ManualClock(), behaviour=ServiceAssumptions(copy_looks=looks))
+        account = MemoryAccount(service)
+        account.container("container").create()
+        write(account, [0])
+        write(account, [1])
+        return account
+
+    quiet = FaultInjector()
+    write(before().restarted(quiet), [2], overwrite=True, keep="7 days")
+    assert any(attempt.operation == "copy" for attempt in quiet.attempts)
+    for number in range(1, quiet.count + 1):
+        account, faults = before(), FaultInjector(at(number, fault))
+        with suppress(ProcessDied, AzureBlobError):
+            write(account.restarted(faults), [2], overwrite=True, keep="7 days")
+        assert {0, 1} <= {row["n"] for data in stored(account) for row in blob_rows(data)}, f"request {number}"
+        write(account, [3])
+        faults.apply_late_effects()
+        assert [0, 1] == numbers(account, 1), f"request {number}"
+        assert [3] == [each for each in numbers(account) if each > 2], f"request {number}"
+        if 2 in numbers(account):
+            assert 2 == len(kept_names(account)), f"request {number}"
+
+
+def stored(account: MemoryAccount) -> list[bytes]:
+    """All Avro blobs of the stream, also those that are kept."""
+    contents = account.service.contents("container")
+    return [data for name, data in contents.items() if name.endswith(".avro") and "/_iceberg/" not in name and data]
+
+
+def test_two_publishers_at_once_keep_each_blob_once() -> None:
+    account = new_account()
+    write(account, [0])
+    crash = on("copy", Crash(), name=lambda name: "/_replaced/" in name)
+    with pytest.raises(ProcessDied):
+        write(account.restarted(FaultInjector(crash)), [1], overwrite=True, keep="7 days")
+
+    class Other(FaultInjector):
+        done = False
+
+        def attempt(self, request: Any, send: Any) -> Any:
+            if request.operation in ("copy", "delete") and "flights/2" in request.name and not self.done:
+                self.done = True
+                write(account, [2])
+            return super().attempt(request, send)
+
+    write(account.restarted(Other()), [3])
+    assert [[0], [1], [1, 2], [1, 2, 3]] == [numbers(account, version) for version in range(4)]
+    assert 1 == len(kept_names(account))
+
+
+def test_a_copy_that_does_not_end_leaves_the_blob_where_it_is() -> None:
+    service = MemoryService(clock=ManualClock(), behaviour=ServiceAssumptions(copy_looks=10_000))
+    account = MemoryAccount(service)
+    account.container("container").create()
+    write(account, [0])
+    log = log_of(account)
+    head = log.refresh()
+    draft = Draft("late", NOON.isoformat(), "overwrite", keep=NOON - NOON.replace(day=1))
+    from azureblob_source.log.commit import commit_and_publish
+
+    with pytest.raises(TransientError, match="the service is still copying it"):
+        commit_and_publish(log, draft, Publisher(log.container, deadline=30, threads=1, clock=account.clock))
+    assert head is not None
+    assert head.blobs[0].name in visible_blobs(account)
+
+
+def test_a_service_that_refuses_copies_is_found_before_anything_is_committed() -> None:
+    account = new_account()
+    write(account, [0])
+    refusing = account.restarted(FaultInjector(on("copy", Refuse(), times=9)))
+    with pytest.raises(ConfigurationError, match=r"Nothing was committed.*Or leave option `keepReplaced` out"):
+        write(refusing, [1], overwrite=True, keep="7 days")
+    assert [0] == numbers(account)
+
+
+def test_a_publisher_that_may_not_copy_deletes_nothing_and_says_what_to_do() -> None:
+    account = new_account()
+    write(account, [0])
+    crash = on("copy", Crash(), name=lambda name: "/_replaced/" in name)
+    with pytest.raises(ProcessDied):
+        write(account.restarted(FaultInjector(crash)), [1], overwrite=True, keep="7 days")
+    refusing = account.restarted(FaultInjector(on("copy", Refuse(), times=99)))
+    with pytest.raises(ConfigurationError, match="grant the permission, then write again, which finishes version 1"):
+        write(refusing, [2])
+    assert 2 == len(visible_blobs(account))
+    write(account, [2])
+    assert [[0], [1], [1, 2]] == [numbers(account, version) for version in range(3)]
+
+
+def test_a_copy_that_was_changed_or_failed_is_made_again() -> None:
+    account = new_account()
+    write(account, [0])
+    crash = on("delete", Crash(), name=lambda name: name.endswith(".avro"))
+    with pytest.raises(ProcessDied):
+        write(account.restarted(FaultInjector(crash)), [1], overwrite=True, keep="7 days")
+    (name,) = kept_names(account)
+    account.container("container").put(name, b"")
+    write(account, [2])
+    assert [0] == numbers(account, 0)
+
+
+def test_names_without_room_are_refused_before_anything_is_committed() -> None:
+    account = new_account()
+    container = account.container("container")
+    for overwrite in (False, True):
+        plan = plan_of(ROWS, f"container/{'f' * 960}", keepReplaced="1 day")
+        staged = [stage_rows(container, plan, [rows([1])], seed=next(seeds))]
+        if not overwrite:
+            committer(container, plan, next(seeds)).commit(staged, None)
+            continue
+        with pytest.raises(ConfigurationError, match="more than 1024 characters below `_replaced`"):
+            committer(container, plan, next(seeds)).commit(staged, None, overwrite=True)
