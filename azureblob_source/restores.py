@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from azure_account.location import Location
 from azureblob_source.log.commit_log import CommitLog
@@ -22,18 +23,25 @@ logger = logging.getLogger("azureblob_source")
 
 @checked
 def restore_stream(
-    where: Location, *, version: Natural | None = None, time: datetime | None = None, epoch: Epoch | None = None
+    where: Location,
+    *,
+    version: Natural | None = None,
+    time: datetime | None = None,
+    keep_replaced: timedelta | None = None,
+    epoch: Epoch | None = None,
 ) -> int | None:
     """Make live again what a stream had at a version or a time; returns the version that does so.
 
     where: the stream, `container/stream`, and the account. version: of its log; or time: the last version committed up
-    to it, in UTC if it has no zone. epoch: of the stream's writer, if it has one.
+    to it, in UTC if it has no zone. keep_replaced: for how long what is deleted can be read and
+    restored in turn, as of option `keepReplaced`. epoch: of the stream's writer, if it has one.
 
     None if nothing else is live. What has come since then is deleted, and so is what writers commit meanwhile; their
     queries go on after their last batch. A streaming read that has read it keeps it, one that has not leaves it out.
     Call it again if it was interrupted.
 
-    `ConfigurationError` if a blob of the version was deleted since, by an overwrite, a revert or a repair.
+    `ConfigurationError` if a blob of the version was deleted since, by an overwrite, a revert or a repair, and is not
+    kept.
     `NotFoundError` if there is no such version any more. `FencedError` if the stream is at a higher epoch.
     """
     if not where.path:
@@ -41,7 +49,8 @@ def restore_stream(
     check_stream(where.path, option="where")
     container = where.open()
     log, publisher = CommitLog(container, where.path), Publisher(container)
-    entry = restore(log, restored_version(log, version, time), new_draft(SYSTEM_CLOCK, epoch), publisher)
+    draft = replace(new_draft(SYSTEM_CLOCK, epoch), keep=keep_replaced)
+    entry = restore(log, restored_version(log, version, time), draft, publisher)
     try:
         refresh_table(log, new_draft(SYSTEM_CLOCK, epoch), publisher)
     except AzureBlobError as error:

@@ -7,7 +7,7 @@ standard error; 2 wrong usage; 3 not confirmed, nothing was done; 4 an audit has
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -388,6 +388,7 @@ def restore_command(
     *,
     to_version: Annotated[int | None, Option(metavar="N", min=0, help="The version to restore.")] = None,
     to_time: Annotated[str | None, Option(metavar="TIME", help="Or the last one committed up to this time.")] = None,
+    keep_replaced: Annotated[str | None, Option(metavar="AGE", help="Keep what is deleted for so long: 7d.")] = None,
     given: DryRunOptions,
 ) -> None:
     """Make live again what a stream had at an earlier version: later rows are deleted. Shows the plan, then asks."""
@@ -398,7 +399,9 @@ def restore_command(
     to, head = plan.restoration.to.version, plan.restoration.head.version
 
     def act() -> list[LogEntry]:
-        done = restore(of, to, place.draft(shell), Publisher(place.container), head)
+        keep = None if keep_replaced is None else age_of(keep_replaced, "--keep-replaced")
+        draft = replace(place.draft(shell), keep=keep)
+        done = restore(of, to, draft, Publisher(place.container), head)
         place.refresh_tables(shell, [of.stream])
         return [] if done is None else [done]
 

@@ -509,11 +509,12 @@ def restore_lines(plan: RestorePlan) -> list[str]:
     """What a restore would do, in sentences."""
     found, stream = plan.restoration, plan.stream
     to, time = found.to.version, time_text(found.to.timestamp)
-    if not found.removed:
+    if not found.changes:
         left = " What an interrupted restore has left will be deleted." if plan.is_needed else ""
         return [f"{stream}: all that is live was live at version {to} too, committed {time} UTC.{left}"]
+    back = f", {plural(found.rows_back, 'row')} that were kept are copied back" if found.back else ""
     return [
-        f"{stream}: version {to}, committed {time} UTC, will be restored: {plural(found.rows_kept, 'row')} stay.",
+        f"{stream}: version {to}, committed {time} UTC, will be restored: {plural(found.rows_kept, 'row')} stay{back}.",
         f"{plural(found.rows_removed, 'row')} that have come since will be deleted.",
         "Queries go on after their last batch: what is deleted is not written again.",
         "A streaming read that has read these rows keeps them.",
@@ -527,6 +528,7 @@ def restore_json(plan: RestorePlan, done: Sequence[LogEntry] | None) -> dict[str
         "stream": plan.stream,
         "restores": found.to.version,
         "rowsKept": found.rows_kept,
+        "rowsCopiedBack": found.rows_back,
         "rowsRemoved": found.rows_removed,
         "blobsRemoved": len(found.removed),
         "version": done[0].version if done else None,

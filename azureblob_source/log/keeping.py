@@ -9,14 +9,17 @@ See decision 28.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from azure_account.names import MAX_NAME
 from azureblob_source.log.naming import replaced_name
+from azureblob_source.log.publish import still_there
 from foundation.errors import ConfigurationError
+from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import LogEntry, Removal
@@ -39,3 +42,23 @@ def keepers_after(log: CommitLog, version: int) -> Iterator[LogEntry]:
         entry = log.read(at)
         yield entry
         at = entry.last_kept
+
+
+def kept_after(log: CommitLog, version: int) -> Mapping[str, str]:
+    """By name of a blob that was live at a version, and was removed since: the name of its copy.
+
+    As far as the head is known. What an entry that is not published has still to copy is left out.
+    """
+    head, names = log.head(), dict[str, str]()
+    if head is None or head.newest_kept is None or head.newest_kept <= version:
+        return names
+    for entry in keepers_after(log, version):  # a name may be used again: its first removal counts
+        removed = entry.removed if entry.version <= head.published_up_to else _deleted(log, entry)
+        names |= {each.name: replaced_name(log.stream, entry.version, each.name) for each in removed}
+    return names
+
+
+def _deleted(log: CommitLog, entry: LogEntry) -> list[Removal]:
+    """Those of the blobs that an entry removes that are deleted."""
+    there = concurrent_map(partial(still_there, log.container), entry.removed, log.readers, after_error="abandon")
+    return [removal for removal, found in zip(entry.removed, there, strict=True) if found is None]

@@ -103,6 +103,28 @@ def part_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool],
     return _staged(log, replace(blob, bounds={}), files, moved, write_id)
 
 
+def copy_of(log: CommitLog, blob: BlobEntry, source: str, moved: Sequence[MovedRows], write_id: str) -> BlobEntry:
+    """Stage a blob as another one, with its bytes as they are; returns that.
+
+    source: the name under which its bytes are. moved: its rows, by the entries that have added them.
+    `CorruptError` if it has not got the bytes that the log says.
+    """
+    first = log.container.get(source, 0, _BLOCK_BYTES)
+    size, etag = first.properties.size, first.properties.etag
+    if size != blob.size:
+        raise CorruptError("copy", f"blob {source}", f"it has {size} bytes, by the log {blob.size}", _RESTORE)
+    digest = blake2b(f"{write_id}\0{source}".encode()).digest()
+    attempt, suffix = digest[:8].hex(), digest[8:12].hex()
+    name = blob_name(log.stream, blob.partition, _began(moved), suffix, ".avro")
+    starts = range(0, size, _BLOCK_BYTES)
+    for place, start in enumerate(starts):
+        part = first if start == 0 else log.container.get(source, start, _BLOCK_BYTES, if_match=etag)
+        log.container.stage_block(name, block_id(attempt, place), part.data)
+    if not blob.moved:
+        moved = [replace(moved[0], start=read_header(first.data, blob=source).size, end=size)]
+    return replace(blob, name=name, attempt=attempt, blocks=len(starts), moved=tuple(moved))
+
+
 def moved_rows(entry: LogEntry, blob: BlobEntry) -> Sequence[MovedRows]:
     """The rows of a blob, by the entries that have added them; of one without moved rows their place is unknown."""
     if blob.moved:

@@ -3,9 +3,10 @@
     version  0 … 16 17 │ 18 19 20      restore: restores 17, removed: blobs of 18 to 20 ─► publishing it deletes them
 
 Of a blob to which rows of several versions were moved, those that stay are moved to another one, which the entry adds.
+So are rows that an overwrite or a restore has removed and keeps (`keeping`): their copies are copied under new names.
 
 One put restores. What an overwrite, a revert or a repair has deleted cannot come back, so only a version can be
-restored whose rows are all live. Transactions stay: a query goes on after its last batch. See decision 28.
+restored whose rows are all live or kept. Transactions stay: a query goes on after its last batch. See decision 28.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from azureblob_source.log.entry import Removal
 from azureblob_source.log.fencing import check_epoch
+from azureblob_source.log.keeping import check_can_keep, kept_after
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.live_state import check_version, of_live
-from azureblob_source.log.moving import part_of
+from azureblob_source.log.moving import copy_of, moved_rows, part_of
 from azureblob_source.log.naming import is_batch_log
+from azureblob_source.log.publish import still_there
+from azureblob_source.log.relocation import compactions_after
 from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
 from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.log.void import voided_batch_error
@@ -30,12 +35,16 @@ if TYPE_CHECKING:
 
     from azureblob_source.log.checkpoint.tail import TailEffect
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, MovedRows, Removal
+    from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, MovedRows
     from azureblob_source.log.live_state import LiveState
     from azureblob_source.log.publish import Publisher
 
 _Rows: TypeAlias = "tuple[str, int]"
 """The rows that an entry has added with one blob: its name and the version, wherever they are by now."""
+
+
+_COPIES_AT_ONCE = 4
+"""Blobs that are copied back at once, each in blocks that pass through this process."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,29 @@ class CutBlob:
 
 
 @dataclass(frozen=True)
+class KeptBlob:
+    """A blob that was removed, of which some rows are copied back. copy: the name of what is kept of it."""
+
+    blob: BlobEntry
+    copy: str
+    back: frozenset[_Rows]
+
+    @property
+    def rows(self) -> int:
+        """How many are copied back."""
+        return sum(each.rows for each in self.blob.moved if self.keeps(each)) if self.blob.moved else self.blob.rows
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of them are."""
+        return len(self.back) == max(1, len(self.blob.moved))
+
+    def keeps(self, rows: MovedRows) -> bool:
+        """Whether moved rows are copied back."""
+        return (rows.name, rows.version) in self.back
+
+
+@dataclass(frozen=True)
 class Restoration:
     """What restores version `to` at a head. kept, removed: live blobs, the removed ones with those that are cut."""
 
@@ -73,11 +105,22 @@ class Restoration:
     kept: tuple[BlobEntry, ...]
     removed: tuple[BlobEntry, ...]
     cut: tuple[CutBlob, ...] = ()
+    back: tuple[KeptBlob, ...] = ()
 
     @property
     def rows_kept(self) -> int:
         """Rows that stay."""
         return sum(blob.rows for blob in self.kept) + sum(each.rows for each in self.cut)
+
+    @property
+    def rows_back(self) -> int:
+        """Rows that are copied back."""
+        return sum(each.rows for each in self.back)
+
+    @property
+    def changes(self) -> bool:
+        """Whether something else is live than at the version."""
+        return bool(self.removed or self.back)
 
     @property
     def rows_removed(self) -> int:
@@ -86,7 +129,8 @@ class Restoration:
 
     def succeeding(self, entry: LogEntry) -> LogEntry:
         """The entry that restores, with the schemas of the version: others bind nobody any more."""
-        since = entry.since if self.rows_kept else entry.version
+        live_from = self.to.since if self.back else entry.since
+        since = live_from if self.rows_kept or self.back else entry.version
         return replace(entry, schemas=self.to.schemas or self.head.schemas, since=since)
 
 
@@ -110,13 +154,14 @@ def restoration(log: CommitLog, version: int) -> Restoration:
     there = _rows_of(log, newer)
     is_live = frozenset[_Rows]().union(*(rows for _, rows in there))
     lost = [(blob, rows) for blob, rows in gone if not rows <= is_live]
-    if lost:
-        raise _deleted(log, version, head, lost)
+    back, missing = _kept_rows(log, version, lost, is_live) if lost else ((), frozenset[_Rows]())
+    if missing:
+        raise _deleted(log, version, head, [(blob, rows) for blob, rows in lost if not rows.isdisjoint(missing)])
     stay = frozenset[_Rows]().union(*(rows for _, rows in gone))
     kept += [blob for blob, rows in there if rows <= stay]
     changed = [(blob, rows & stay) for blob, rows in there if not rows <= stay]
     cut = tuple(CutBlob(blob, rows) for blob, rows in changed if rows)
-    return Restoration(to, head, tuple(kept), tuple(blob for blob, _ in changed), cut)
+    return Restoration(to, head, tuple(kept), tuple(blob for blob, _ in changed), cut, back)
 
 
 def restore(
@@ -139,11 +184,15 @@ def restore(
             found = restoration(log, version)
             if planned is not None:
                 _check_planned(log, planned, found.head)
-            if not found.removed:
+            if not found.changes:
                 return None
-            publisher.probe_service(log.stream, draft.attributes, deletes=True)
+            publisher.probe_service(log.stream, draft.attributes, deletes=True, keeps=draft.keep is not None)
             removed = tuple(blob.removal for blob in found.removed)
+            if draft.keep is not None:
+                check_can_keep(log, removed)
             left = tuple(part_of(log, each.blob, each.keeps, draft.write_id) for each in found.cut)
+            back = partial(_copied_back, log, write_id=draft.write_id)
+            left += tuple(concurrent_map(back, found.back, _COPIES_AT_ONCE, after_error="wait"))
             restoring = replace(draft, operation="restore", restores=version, removed=removed, blobs=left)
             entry = found.succeeding(log.next_entry(found.head, restoring, found.head.version))
         except NotFoundError:  # others have removed what the head needs
@@ -156,6 +205,42 @@ def restore(
                 raise voided_batch_error(log, entry, failure.blobs)
             log.notes.published(entry.version)
             return entry
+
+
+def _kept_rows(
+    log: CommitLog, version: int, lost: Sequence[tuple[BlobEntry, frozenset[_Rows]]], live: frozenset[_Rows]
+) -> tuple[tuple[KeptBlob, ...], frozenset[_Rows]]:
+    """What is kept of lost rows, and which of them is nowhere. `ConfigurationError` if they cannot be copied back."""
+    needed = frozenset[_Rows]().union(*(rows for _, rows in lost)) - live
+    kept = kept_after(log, version)
+    movers = reversed([*compactions_after(log, version)]) if kept else ()
+    moved = [blob for entry in movers for blob in entry.blobs if blob.moved and blob.name in kept]
+    holders = [each for each in lost if each[0].name in kept]
+    holders += [(blob, frozenset((rows.name, rows.version) for rows in blob.moved)) for blob in moved]
+    removals = [Removal(kept[blob.name], blob.attempt) for blob, _ in holders]
+    there = concurrent_map(partial(still_there, log.container), removals, log.readers, after_error="abandon")
+    found: list[KeptBlob] = []
+    for (blob, rows), removal, copy in zip(holders, removals, there, strict=True):
+        if copy is not None and not needed.isdisjoint(rows):
+            found.append(KeptBlob(blob, removal.name, rows & needed))
+            needed -= rows
+    gzipped = next((each.blob.name for each in found if each.blob.name.endswith(".gz")), None)
+    if gzipped is not None:
+        cause, step = f"{gzipped} is gzipped, and is kept for reads only", "Read the version, and write its rows."
+        raise ConfigurationError("restore", f"version {version} of {_place(log)}", cause, step)
+    return tuple(found), needed
+
+
+def _copied_back(log: CommitLog, kept: KeptBlob, write_id: str) -> BlobEntry:
+    """Stage the rows of a kept blob that are copied back."""
+    if not kept.is_whole:
+        return part_of(log, replace(kept.blob, name=kept.copy), kept.keeps, write_id)
+    moved: Sequence[MovedRows] = kept.blob.moved
+    if not moved:
+        ((_, version),) = kept.back
+        entry = log.read(version)
+        moved = moved_rows(entry, kept.blob)
+    return copy_of(log, kept.blob, kept.copy, moved, write_id)
 
 
 def _live_at(log: CommitLog, version: int) -> dict[Removal, _LiveBlob]:

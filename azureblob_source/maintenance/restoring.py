@@ -32,7 +32,7 @@ def plan_restore(log: CommitLog, version: int) -> RestorePlan:
     """Plan to restore a version. Changes nothing. Errors as of `restoration`."""
     log.refresh()
     found = restoration(log, version)
-    return RestorePlan(log.stream, found, bool(found.removed) or _is_unfinished(log, found.head))
+    return RestorePlan(log.stream, found, found.changes or _is_unfinished(log, found.head))
 
 
 def _is_unfinished(log: CommitLog, head: LogEntry) -> bool:

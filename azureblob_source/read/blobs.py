@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from azureblob_source.log.folder import visible_blobs
@@ -11,7 +11,7 @@ from azureblob_source.log.times import WITHIN_SECOND, microseconds, name_time, o
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -130,6 +130,11 @@ PLANNED = ("name", "size", "version", "partition", "earliest", "latest", "etag",
 def stream_blobs(table: pa.Table) -> Iterator[StreamBlob]:
     """The blobs of a live table with the columns `PLANNED`."""
     return map(StreamBlob, *(table[name].to_pylist() for name in PLANNED))
+
+
+def in_copies(blobs: Iterable[StreamBlob], kept: Mapping[str, str]) -> tuple[StreamBlob, ...]:
+    """The blobs, by the names of their copies if they have one: they were removed, and are kept."""
+    return tuple(replace(blob, name=kept.get(blob.name, blob.name)) for blob in blobs)
 
 
 def listed_blob(stream: str, blob: BlobProperties) -> StreamBlob:

@@ -68,7 +68,7 @@ class DeletionFinder:
 
     def after(self, version: int, head: LogEntry) -> Deleted:
         """By the entries after a version, also by those that are not published."""
-        found = entries_in_effect(self._deleting(version, head))
+        found = _standing(entries_in_effect(self._deleting(version, head)))
         return Deleted(
             tuple(entry for entry in found if entry.operation in ("revert", "restore")),
             tuple(entry for entry in found if entry.operation == "overwrite-partitions"),
@@ -91,3 +91,14 @@ class DeletionFinder:
             found.append(self._entries[at])
             at = found[-1].last_deletion
         return found[::-1]
+
+
+def _standing(entries: list[LogEntry]) -> list[LogEntry]:
+    """Those of some entries, in order, that no restore has undone: what these have removed is live again."""
+    undone: set[int] = set()
+    found: list[LogEntry] = []
+    for entry in reversed(entries):
+        if entry.version not in undone or entry.operation not in ("restore", "overwrite-partitions"):
+            found.append(entry)
+            undone |= set(entry.taken_back) if entry.operation == "restore" else set()
+    return found[::-1]

@@ -30,7 +30,15 @@ from azureblob_source.log.live_state import (
 )
 from azureblob_source.metrics import skip_damaged
 from azureblob_source.read.blob_bytes import BlobBytes, RangeReader, without_gzip
-from azureblob_source.read.blobs import ALL_BLOBS, PLANNED, StreamBlob, listed_blobs, stream_blob, stream_blobs
+from azureblob_source.read.blobs import (
+    ALL_BLOBS,
+    PLANNED,
+    StreamBlob,
+    in_copies,
+    listed_blobs,
+    stream_blob,
+    stream_blobs,
+)
 from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
@@ -170,7 +178,7 @@ def _where_they_are(
         return held
     kept: Mapping[str, str] = {}
     if (head.newest_kept or 0) > version:
-        from azureblob_source.read.kept import in_copies, kept_after  # noqa: PLC0415 - few reads meet a kept blob
+        from azureblob_source.log.keeping import kept_after  # noqa: PLC0415 - few reads meet a kept blob
 
         kept = kept_after(log, version)
     if head.newest_compaction is not None:

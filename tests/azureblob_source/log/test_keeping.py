@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,11 +23,14 @@ from azure_account.memory.faults import (
     on,
 )
 from azure_account.memory.service import MemoryService, ServiceAssumptions
+from azureblob_source.log import moving
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction
 from azureblob_source.log.entry import Draft
 from azureblob_source.log.naming import of_replaced, replaced_name
 from azureblob_source.log.publish import Publisher
+from azureblob_source.log.restore import restore
+from azureblob_source.read.blobs import BlobSelection
 from azureblob_source.read.following import Follower, TriggerLimits
 from azureblob_source.read.relocating import read_moving_splits
 from azureblob_source.read.snapshot import take_snapshot
@@ -49,9 +52,11 @@ from tests.azureblob_source.write.sink_rows import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from azureblob_source.log.entry import LogEntry
     from azureblob_source.read.blobs import StreamBlob
 
 FAULTS = [Crash(), Crash(after_effect=True), LostAnswer(), LateEffect(2), Reset()]
+WEEK = timedelta(days=7)
 seeds = itertools.count(1)
 
 
@@ -307,3 +312,164 @@ def test_names_without_room_are_refused_before_anything_is_committed() -> None:
             continue
         with pytest.raises(ConfigurationError, match="more than 1024 characters below `_replaced`"):
             committer(container, plan, next(seeds)).commit(staged, None, overwrite=True)
+
+
+# --- restores ---------------------------------------------------------------------------------------------------------
+
+
+def back_to(
+    account: MemoryAccount, version: int, keep: timedelta | None = WEEK, faults: FaultInjector | None = None
+) -> LogEntry | None:
+    log = CommitLog(account.restarted(faults).container("container"), "flights", readers=1, clock=account.clock)
+    draft = Draft(f"restore-{next(seeds)}", NOON.isoformat(), keep=keep)
+    return restore(log, version, draft, Publisher(log.container, threads=1, clock=account.clock))
+
+
+def versions_in(account: MemoryAccount, version: int | None = None) -> dict[int, int | None]:
+    """The version of each row, as metadata column `_version` has it."""
+    log = log_of(account)
+    selection = BlobSelection(by_version=True)
+    blobs = take_snapshot(log, version, account.clock, selection=selection).blobs
+    found = {}
+    for split, first, batch in read_moving_splits(log, list(split_blobs(blobs)), SplitSettings(), by_version=True):
+        part = split.blob.part
+        of_rows = [version for version, count in part.versions for _ in range(count)] if part else []
+        for place, number in enumerate(batch["n"].to_pylist()):
+            found[number] = of_rows[first + place] if of_rows else split.blob.version
+    return found
+
+
+def test_a_version_before_an_overwrite_is_restored_with_versions_and_times_as_they_were() -> None:
+    account = overwritten()
+    before = {entry.version: entry for entry in log_of(account).history()}
+    entry = back_to(account, 1)
+    assert entry is not None
+    assert (4, 1, 2, 2) == (entry.version, entry.restores, len(entry.removed), len(entry.blobs))
+    assert [0, 1] == numbers(account)
+    assert {0: 0, 1: 1} == versions_in(account) == versions_in(account, 1)
+    moved = {rows.version: rows for blob in entry.blobs for rows in blob.moved}
+    assert {0, 1} == set(moved)
+    for version, of in moved.items():
+        assert (before[version].timestamp, before[version].blobs[0].name, 1) == (of.committed, of.name, of.rows)
+    assert (0, before[1].schemas, before[3].totals) == (entry.since, entry.schemas, entry.totals)
+    assert AFTER == [numbers(account, version) for version in range(4)]
+
+
+def test_a_restore_that_keeps_can_be_undone_and_one_that_does_not_cannot() -> None:
+    account = overwritten()
+    back_to(account, 1)
+    write(account, [9])
+    back_to(account, 3)
+    assert [2, 3] == numbers(account)
+    assert {2: 2, 3: 3} == versions_in(account)
+    back_to(account, 5, None)
+    assert [0, 1, 9] == numbers(account)
+    assert [*AFTER, [0, 1], [0, 1, 9]] == [numbers(account, each) for each in range(6)]
+    with pytest.raises(NotFoundError, match="the blob is gone"):
+        numbers(account, 6)
+    write(account, [10])
+    back_to(account, 7, None)
+    with pytest.raises(ConfigurationError, match="version 9 has deleted rows that it has"):
+        back_to(account, 8)
+
+
+def test_of_a_kept_blob_with_moved_rows_some_come_back() -> None:
+    account = new_account()
+    for number in range(4):
+        write(account, [number])
+    move_rows(account)
+    back_to(account, 1)  # cuts the blob, and keeps it
+    assert [0, 1] == numbers(account)
+    back_to(account, 2)
+    assert [0, 1, 2] == numbers(account)
+    assert {0: 0, 1: 1, 2: 2} == versions_in(account)
+    write(account, [9], overwrite=True, keep="1 day")
+    back_to(account, 6)
+    assert {0: 0, 1: 1, 2: 2} == versions_in(account)
+    expected = [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3], [0, 1], [0, 1, 2], [9], [0, 1, 2]]
+    assert expected == [numbers(account, version) for version in range(9)]
+
+
+def test_what_is_not_kept_any_more_is_not_restored() -> None:
+    account = overwritten()
+    (first, _) = kept_names(account)
+    account.container("container").delete(first)
+    with pytest.raises(ConfigurationError, match="version 2 has deleted rows that it has"):
+        back_to(account, 1)
+    assert [2, 3] == numbers(account)
+
+
+def test_gzipped_blobs_are_kept_for_reads_and_not_copied_back() -> None:
+    account = new_account()
+    write(account, [0], compression__type="gzip")
+    write(account, [1], overwrite=True, keep="1 day")
+    assert [0] == numbers(account, 0)
+    with pytest.raises(ConfigurationError, match=r"is gzipped, and is kept for reads only\. Read the version"):
+        back_to(account, 0)
+
+
+def test_a_blob_of_many_blocks_comes_back_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = new_account()
+    write(account, list(range(1000)))
+    write(account, [-1], overwrite=True, keep="1 day")
+    monkeypatch.setattr(moving, "_BLOCK_BYTES", 256)
+    entry = back_to(account, 0)
+    assert entry is not None
+    assert entry.blobs[0].blocks > 2
+    assert list(range(1000)) == numbers(account)
+    assert {0} == set(versions_in(account).values())
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+def test_a_restore_from_what_is_kept_that_is_disturbed_and_run_again_changes_nothing(fault: Fault) -> None:
+    quiet = FaultInjector()
+    back_to(overwritten(), 1, faults=quiet)
+    for number in range(1, quiet.count + 1):
+        account, faults = overwritten(), FaultInjector(at(number, fault))
+        with suppress(ProcessDied, AzureBlobError):
+            back_to(account, 1, faults=faults)
+        faults.apply_late_effects()
+        back_to(account, 1)
+        assert [0, 1] == numbers(account), f"request {number}"
+        assert AFTER == [numbers(account, version) for version in range(4)], f"request {number}"
+        assert 1 == sum(entry.operation == "restore" for entry in log_of(account).history())
+
+
+def test_a_streaming_read_begins_with_what_was_restored_and_one_that_is_behind_reads_it_once() -> None:
+    account = overwritten()
+    back_to(account, 1)
+    write(account, [9])
+    for last in range(-1, 2):
+        follower, found, after = Follower(log_of(account), 60.0, account.clock), [], last
+        while after < 5:
+            end = follower.latest(after, TriggerLimits(blobs=1))
+            found += rows_in(follower.log, [blob for blob, _ in follower.blobs(after, end)])
+            after = end
+        assert [*range(last + 1, 2), 9] == found, last
+    assert -1 == Follower(log_of(account), 60.0, account.clock).version_before("earliest")
+
+
+def test_a_streaming_read_that_is_behind_reads_what_a_second_restore_has_brought_back() -> None:
+    account = overwritten()
+    back_to(account, 1)
+    back_to(account, 3)
+    write(account, [9])
+    follower, found, after = Follower(log_of(account), 60.0, account.clock), [], 1
+    while after < 6:
+        end = follower.latest(after, TriggerLimits(blobs=1))
+        found += rows_in(follower.log, [blob for blob, _ in follower.blobs(after, end)])
+        after = end
+    assert [2, 3, 9] == found
+
+
+def test_partitions_that_were_replaced_and_restored_are_not_left_out_by_a_streaming_read() -> None:
+    account, options = new_account(), {"partitionColumn": "stream", "partitionOverwriteMode": "dynamic"}
+    container = account.container("container")
+    for number, (partition, overwrite) in enumerate([("a", False), ("b", False), ("a", True)]):
+        plan = plan_of(ROWS, keepReplaced="1 day", **options)
+        staged = [stage_rows(container, plan, [rows([number], [partition])], seed=next(seeds))]
+        committer(container, plan, next(seeds)).commit(staged, None, overwrite=overwrite)
+    back_to(account, 1)
+    follower = Follower(log_of(account), 60.0, account.clock)
+    assert [0, 1] == rows_in(follower.log, [blob for blob, _ in follower.blobs(-1, 1)])
+    assert [] == follower.blobs(1, 3)
