@@ -434,7 +434,7 @@ def vacuum_command(
     with steps(shell, "reading the log", None) as advance:
         for stream in _logs(place):
             of = CommitLog(place.container, stream, clock=shell.clock)
-            plans.append(plan_vacuum(of, before, advance))
+            plans.append(plan_vacuum(of, before, advance, now=shell.now))
     lines = [line for plan in plans for line in output.vacuum_lines(plan)]
 
     def act() -> list[VacuumResult]:
@@ -450,9 +450,10 @@ def vacuum_command(
 
     def report(done: list[VacuumResult]) -> str:
         gone, blobs = sum(each.entries for each in done), sum(each.blobs for each in done)
-        old = sum(each.checkpoints for each in done)
-        of_checkpoints = f", and {plural(old, 'blob')} of old checkpoints" if old else ""
-        return f"Removed {plural(gone, 'entry')} and {plural(blobs, 'blob')}{of_checkpoints}."
+        counts = {"of old checkpoints": sum(each.checkpoints for each in done)}
+        counts["that were kept"] = sum(each.copies for each in done)
+        also = "".join(f", and {plural(count, 'blob')} {which}" for which, count in counts.items() if count)
+        return f"Removed {plural(gone, 'entry')} and {plural(blobs, 'blob')}{also}."
 
     change = PlannedChange(
         lines or [f"Container {place.container.name} has no batch log."],

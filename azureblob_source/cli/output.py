@@ -133,7 +133,7 @@ _AUDIT: list[TableColumn[Audit]] = [
     in_json("findings", lambda audit: documents(_FINDINGS, audit.findings)),
     in_json("pending", lambda audit: documents(_PENDING, audit.pending)),
     in_json("notLookedAt", lambda audit: dict(audit.more)),
-    *attributes("renewed", "young", "listed", "read", "checkpoint"),
+    *attributes("renewed", "young", "kept", "listed", "read", "checkpoint"),
 ]
 _VERIFIED: list[TableColumn[VerifiedCheckpoint]] = attributes("version", "blobs", "whole", "faults")
 _REVERTED: list[TableColumn[Sequence[LogEntry]]] = [
@@ -257,6 +257,12 @@ def vacuum_lines(plan: VacuumPlan) -> list[str]:
         lines.append(
             f"{plan.stream}: an interrupted vacuum will be completed: {plural(len(plan.interrupted), 'entry')}."
         )
+    if plan.copies:
+        size = sum(blob.size for blob in plan.copies)
+        lines.append(
+            f"{plan.stream}: what overwrites and restores have kept long enough will be deleted: "
+            f"{plural(len(plan.copies), 'blob')}, {size_text(size)}."
+        )
     if plan.checkpoints:
         lines.append(
             f"{plan.stream}: old checkpoints of the log will be deleted: {plural(len(plan.checkpoints), 'blob')}, "
@@ -285,6 +291,7 @@ def vacuum_json(plan: VacuumPlan, done: VacuumResult | None) -> dict[str, object
             "bytes": bytes_,
             "leftovers": len(plan.interrupted),
             "strays": len(plan.strays),
+            "copies": len(plan.copies),
             "checkpoints": len(plan.checkpoints),
             "checkpointBytes": _checkpoint_bytes(plan),
         },
@@ -344,6 +351,8 @@ def audit_lines(audit: Audit) -> list[str]:
     lines += [f"Pending{_of_version(each.version)}: {each.what}{_since(each.age)}." for each in audit.pending]
     if audit.young:
         lines.append(f"Pending: {plural(audit.young, 'blob')} that no entry names yet.")
+    if audit.kept:
+        lines.append(f"Kept by overwrites and restores: {plural(audit.kept, 'blob')}.")
     if audit.renewed:
         lines.append(f"Only metadata were changed: {plural(audit.renewed, 'blob')}, with the blocks of their entries.")
     return [*lines, _audited_line(audit), _verdict(audit)]

@@ -45,7 +45,6 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry
 from azureblob_source.log.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
-from azureblob_source.log.keeping import check_can_keep
 from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.publish import Obstacle, Unpublishable
 from azureblob_source.log.roll_forward import NotPublished, publish_committed, publish_earlier, publish_in_effect
@@ -294,6 +293,8 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
         if draft.overwrites and head is not None:
             draft = replace(draft, removed=_overwritten(log, head, draft))
             if draft.keep is not None:
+                from azureblob_source.log.keeping import check_can_keep  # noqa: PLC0415 - few overwrites keep
+
                 check_can_keep(log, draft.removed)
         entry = log.next_entry(head, draft, -1 if head is None else head.version)
     except NotFoundError:  # a vacuum has removed what the head needs

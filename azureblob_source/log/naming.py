@@ -267,7 +267,8 @@ def replaced_name(stream: str, version: int, name: str) -> str:
 
 def of_replaced(stream: str, name: str) -> tuple[int, str] | None:
     """The inverse of `replaced_name`: version and name. None for any other name."""
-    version, _, rest = name.removeprefix(replaced_prefix(stream)).partition("/")
+    prefix = replaced_prefix(stream)
+    version, _, rest = name[len(prefix) :].partition("/") if name.startswith(prefix) else ("", "", "")
     is_version = len(version) == _VERSION_DIGITS and version.isascii() and version.isdigit()
     return (int(version), f"{stream}/{rest}") if is_version and rest else None
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import IF_ABSENT, BlobAttributes, Condition, Conflict, Done, Missing
-from azureblob_source.log.copying import keep_copy, probe_copy
 from azureblob_source.log.entry import ATTEMPT, DISCARDED, attempt_of
 from azureblob_source.log.naming import attempt_of_blocks, probe_name, replaced_name
 from foundation.clock import SYSTEM_CLOCK
@@ -123,6 +122,8 @@ class Publisher:
                 "write", f"a trial blob {name}", error.cause, f"{step} {error.next_step}".rstrip()
             ) from error
         if keeps:
+            from azureblob_source.log.copying import probe_copy  # noqa: PLC0415 - few writers keep what they replace
+
             probe_copy(self.container, name)
         try:
             outcome = self.container.delete(name)
@@ -226,6 +227,8 @@ class Publisher:
 
     def _keep(self, there: BlobProperties, name: str, entry: LogEntry) -> bool:
         """Copy a blob that is to be deleted. False if that is to be tried again: it may be gone, or another version."""
+        from azureblob_source.log.copying import keep_copy  # noqa: PLC0415 - few writers keep what they replace
+
         if attempt_of(there.metadata) == DISCARDED:
             return True
         try:

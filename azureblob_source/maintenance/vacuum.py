@@ -1,7 +1,7 @@
 """Vacuum: deletes old entries of a stream's log, and the blobs that they name. Retention as in Kafka.
 
     plan ─► for each 500 entries: read them ─► move boundary ─► delete their blobs ─► delete them ─► clear `removing`
-         ─► delete checkpoints that nothing needs (`checkpoints.py`)
+         ─► delete what overwrites and restores have kept long enough ─► delete checkpoints that nothing needs
 
 Why this order is safe (each clause is a test):
   * The retention boundary moves first: from then on readers and writers ignore what is deleted next.
@@ -29,8 +29,16 @@ from azure_account.values import Condition, Done, Missing
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, attempt_of
+from azureblob_source.log.keeping import keepers_after
 from azureblob_source.log.live import first_unpublished
-from azureblob_source.log.naming import is_batch_log, log_name, log_prefix, log_version
+from azureblob_source.log.naming import (
+    is_batch_log,
+    log_name,
+    log_prefix,
+    log_version,
+    of_replaced,
+    replaced_prefix,
+)
 from azureblob_source.log.publish import Publisher, still_there
 from azureblob_source.log.relocation import commit_relocation, compactions_after
 from azureblob_source.log.status import newest_batch_entry
@@ -40,7 +48,7 @@ from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from foundation.parallel import Item, Result, concurrent_map
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from azure_account.container import BlobContainer
@@ -73,6 +81,7 @@ class VacuumPlan:
     list_entry: the entry below the boundary that is kept, as it lists transactions.
     moved: blobs of later, published entries, all of whose rows were moved from outdated ones, to be deleted.
     newest_moved: the same of entries that are not known to be published.
+    copies: kept blobs that are to be deleted, as their time is over, or they have rows of outdated entries only.
     checkpoints: blobs of checkpoints of the log, to be deleted.
     first, last: the first version that is kept, and the head.
     """
@@ -90,13 +99,14 @@ class VacuumPlan:
     bytes: int = 0
     moved: tuple[BlobEntry, ...] = ()
     newest_moved: tuple[BlobEntry, ...] = ()
+    copies: tuple[BlobProperties, ...] = ()
     checkpoints: tuple[BlobProperties, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        entries = self.outdated or self.interrupted or self.strays
-        return not (entries or self.boundary.removing or self.moved or self.newest_moved or self.checkpoints)
+        entries = self.outdated or self.interrupted or self.strays or self.boundary.removing
+        return not (entries or self.moved or self.newest_moved or self.copies or self.checkpoints)
 
     @property
     def log_only(self) -> bool:
@@ -106,7 +116,7 @@ class VacuumPlan:
 
 @dataclass(frozen=True)
 class VacuumResult:
-    """What a vacuum has deleted; `checkpoints`: blobs of these.
+    """What a vacuum has deleted; `checkpoints`: blobs of these. copies: blobs that were kept.
 
     foreign: names that belong to blobs of another writer now, which were kept.
     """
@@ -115,6 +125,7 @@ class VacuumResult:
     blobs: int
     foreign: tuple[str, ...] = ()
     checkpoints: int = 0
+    copies: int = 0
 
 
 def check_retention(older_than: timedelta, *, forced: bool = False) -> timedelta:
@@ -128,10 +139,17 @@ def check_retention(older_than: timedelta, *, forced: bool = False) -> timedelta
     return older_than
 
 
-def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], object] = lambda _: None) -> VacuumPlan:
+def plan_vacuum(
+    log: CommitLog,
+    before: datetime,
+    progress: Callable[[int], object] = lambda _: None,
+    *,
+    now: datetime | None = None,
+) -> VacuumPlan:
     """Plan the removal of the entries that were written before `before`, by the service's clock. Changes nothing.
 
-    progress: called with the number of entries read since its last call. `NotFoundError` if there is no log.
+    now: what is kept until then is removed too; by default until `before`. progress: called with the number of entries
+    read since its last call. `NotFoundError` if there is no log.
     """
     boundary, head = log.refresh_boundary(), log.refresh()
     if head is None:
@@ -147,8 +165,10 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
     plan = plan_from_listing(log.stream, listed, boundary, head, before=before, needed=_needed(log, head))
     plan = _with_undivided(plan, moved)
     blobs = rows = size = 0
+    keeps, outdated = head.newest_kept is not None, set[str]()
     for chunk in _chunks(plan.outdated):
         for entry in log.entries(chunk[0].version, chunk[-1].version):
+            outdated |= {blob.name for blob in entry.blobs} if keeps else set()
             blobs += len(entry.blobs)
             rows += entry.rows
             size += sum(blob.size for blob in entry.blobs)
@@ -156,7 +176,26 @@ def plan_vacuum(log: CommitLog, before: datetime, progress: Callable[[int], obje
     checkpoints = () if plan.log_only else tuple(unneeded(log, plan.first))
     of_published, of_others = _outdated_moved(log.container, movers, plan.first, head.published_up_to)
     plan = replace(plan, moved=of_published, newest_moved=of_others)
+    if keeps and not plan.log_only:
+        interrupted = [find_entry(log.container, log.stream, entry.version) for entry in plan.interrupted]
+        outdated |= {blob.name for entry in interrupted if entry is not None for blob in entry.blobs}
+        outdated |= {blob.name for blob in moved if blob.versions[1] < plan.first}
+        plan = replace(plan, copies=tuple(_outdated_copies(log, head, plan.first, outdated, now or before)))
     return replace(plan, blobs=blobs, rows=rows, bytes=size, checkpoints=checkpoints)
+
+
+def _outdated_copies(
+    log: CommitLog, head: LogEntry, first: int, outdated: Collection[str], now: datetime
+) -> Iterator[BlobProperties]:
+    """The kept blobs that nothing needs. first: the first version that counts; outdated: names of blobs before it.
+
+    Those of a version without an entry that keeps them are of one that was voided.
+    """
+    keepers = {entry.version for entry in keepers_after(log, first - 1) if entry.is_kept_at(now)}
+    for blob in log.container.list(replaced_prefix(log.stream)):
+        found = of_replaced(log.stream, blob.name)
+        if found is not None and found[0] <= head.version and (found[0] not in keepers or found[1] in outdated):
+            yield blob
 
 
 def plan_from_listing(
@@ -216,9 +255,10 @@ def vacuum(
     if boundary.removing:
         move_boundary(container, plan.stream, boundary, replace(boundary, removing={}, write_id=new_id()))
     work.delete_blobs(plan.moved)
+    work.delete_copies([*work.copies])
     work.delete_checkpoints()
     work.remove_newest_moved(new_id())
-    return VacuumResult(work.entries, work.blobs, tuple(work.foreign), len(plan.checkpoints))
+    return VacuumResult(work.entries, work.blobs, tuple(work.foreign), len(plan.checkpoints), len(plan.copies))
 
 
 class _Fate(Enum):
@@ -241,6 +281,13 @@ class _Work:
     entries: int = 0
     blobs: int = 0
     foreign: list[str] = field(default_factory=list)
+    copies: dict[str, list[BlobProperties]] = field(default_factory=dict)
+    """Kept blobs that are still to be deleted, by the names that they had."""
+
+    def __post_init__(self) -> None:
+        for blob in self.plan.copies:
+            _, name = of_replaced(self.plan.stream, blob.name) or (0, blob.name)
+            self.copies.setdefault(name, []).append(blob)
 
     def read(self, entries: Sequence[ListedEntry]) -> list[LogEntry | None]:
         """The contents of the entries; None for one that is deleted already."""
@@ -251,7 +298,9 @@ class _Work:
     ) -> None:
         """Delete the blobs of entries below the boundary, then the entries but `kept`."""
         if not self.plan.log_only:
-            self.delete_blobs([blob for entry in contents if entry is not None for blob in entry.blobs])
+            blobs = [blob for entry in contents if entry is not None for blob in entry.blobs]
+            self.delete_copies([blob.name for blob in blobs])
+            self.delete_blobs(blobs)
         self.delete_entries([entry for entry in entries if entry != kept])
 
     def delete_blobs(self, blobs: Sequence[BlobEntry]) -> None:
@@ -274,6 +323,11 @@ class _Work:
             self._each(self._delete_entry, chunk)
             self.entries += len(chunk)
             self.progress(len(chunk))
+
+    def delete_copies(self, names: Iterable[str]) -> None:
+        """Delete those of the kept blobs that had these names, each on the ETag that was listed."""
+        copies = [copy for name in names for copy in self.copies.pop(name, ())]
+        self._each(lambda blob: self._delete(blob.name, blob.etag), copies)
 
     def delete_checkpoints(self) -> None:
         """Delete the blobs of checkpoints, each on the ETag that was listed."""

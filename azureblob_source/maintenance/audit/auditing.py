@@ -27,6 +27,7 @@ from azureblob_source.log.entry import attempt_of
 from azureblob_source.log.naming import is_batch_log
 from azureblob_source.maintenance.audit.extra_blobs import EarlierEntries, Extra, Judgement, judge
 from azureblob_source.maintenance.audit.findings import Audit, Finding, Kind
+from azureblob_source.maintenance.audit.kept_blobs import kept_findings
 from azureblob_source.maintenance.audit.live_index import LiveIndex, Sweep, empty
 from azureblob_source.maintenance.audit.log_again import doubts_of, findings_without_head, log_findings
 from azureblob_source.maintenance.audit.log_faults import Chain
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from azure_account.values import BlobProperties
     from azureblob_source.log.commit_log import CommitLog
+    from azureblob_source.maintenance.audit.entry_facts import EntryFacts
     from azureblob_source.maintenance.audit.log_view import LogView
     from azureblob_source.maintenance.audit.looking import Look
 
@@ -107,6 +109,7 @@ class _Auditing:
         if log_faults.beyond_head:
             return self._of_log(sweep, later.boundary.first, later.published)
         self._confirm(looks, index)
+        self._check_kept(sweep, view)
         judged = self._judge(extra, later, index)
         return self._result(sweep, later, index, judged)
 
@@ -198,6 +201,17 @@ class _Auditing:
         self.read += earlier.read
         return judge(self.context, extra, view, index, earlier.facts)
 
+    def _check_kept(self, sweep: Sweep, view: LogView) -> None:
+        def facts_of(blobs: Sequence[Extra]) -> EntryFacts:
+            if self.whole is not None:
+                return self.whole.facts
+            earlier = EarlierEntries(self.context)
+            earlier.read_for(blobs, view)
+            self.read += earlier.read
+            return earlier.facts
+
+        self.findings += kept_findings(self.context, sweep, view, facts_of)
+
     def _result(self, sweep: Sweep, view: LogView, index: LiveIndex, judged: Judgement) -> Audit:
         lost, pending = unpublished(self.context, view)
         pending += still_to_delete(self.context, judged.awaited)
@@ -215,6 +229,7 @@ class _Auditing:
             more=dict(+self.more),
             renewed=self.renewed,
             young=judged.young + self.not_adopted,
+            kept=len(sweep.kept),
             listed=sweep.listed,
             read=self.read,
             checkpoint=view.checkpoint,

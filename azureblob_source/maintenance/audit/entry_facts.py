@@ -31,7 +31,8 @@ _REMOVED = pa.schema([("name", pa.string()), ("entry", pa.int64())])
 class Origin:
     """The entry that has added a blob. rows_of: the newest version that it has rows of, which may have been moved.
 
-    undone_by: the version that revokes the entry, or removes the blob. None: it is live, or a vacuum has it.
+    size: in bytes. undone_by: the version that revokes the entry, or removes the blob; None: it is live, or a vacuum
+    has it.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Origin:
     version: int
     rows_of: int
     undone_by: int | None
+    size: int
 
 
 class EntryFacts:
@@ -88,7 +90,7 @@ class EntryFacts:
         return [
             Origin(
                 row["name"], row["attempt"], row["entry"], row["version"],
-                self._undone_by(row["entry"], removed[row["name"]]),
+                self._undone_by(row["entry"], removed[row["name"]]), row["size"],
             )
             for row in rows
         ]  # fmt: skip

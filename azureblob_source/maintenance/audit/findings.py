@@ -63,6 +63,7 @@ class Audit:
     renewed: live blobs whose metadata a tool has changed, and whose blocks are those of their entry.
     young: blobs of this package that no entry names yet, which are not old enough to be findings; of an adopted folder
       all that are not adopted.
+    kept: blobs that overwrites and restores have removed, and keep.
     listed: names in the listing. read: entries that were read. checkpoint: the version by whose checkpoint the live
       blobs are known; None: by entries alone.
     """
@@ -79,6 +80,7 @@ class Audit:
     more: Mapping[str, int] = field(default_factory=dict)
     renewed: int = 0
     young: int = 0
+    kept: int = 0
     listed: int = 0
     read: int = 0
     checkpoint: int | None = None

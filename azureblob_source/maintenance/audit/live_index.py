@@ -25,6 +25,7 @@ from azureblob_source.log.naming import (
     log_stream,
     log_version,
     may_be_data,
+    of_replaced,
     schema_name,
 )
 
@@ -130,6 +131,8 @@ class Sweep:
         self.checkpoints: dict[int, float] = {}
         """When the checkpoints of versions were put."""
         self.schemas: set[str] = set()
+        self.kept: dict[str, tuple[int, str | None]] = {}
+        """Sizes and attempts of the copies of removed blobs, by their names."""
         self._nested: set[str] = set()
         self._extra: list[pa.RecordBatch] = []
 
@@ -170,6 +173,8 @@ class Sweep:
                 self._nested.add(f"{log_stream(name)}/")
         elif (version := checkpoint_version(name)) is not None:
             self.checkpoints[version] = blob.last_modified.timestamp()
+        elif of_replaced(self.stream, name) is not None:
+            self.kept[name] = (blob.size, attempt_of(blob.metadata))
         elif name.endswith(".avsc"):
             self.schemas.add(name)
         return False

@@ -278,7 +278,8 @@ def test_nothing_is_removed_without_confirmation(
 
 def test_vacuum_prints_one_json_document(account: MemoryAccount) -> None:
     document = json.loads(run(account, "vacuum", "demo/flights", "--older-than", "36h", "--yes", "--json").stdout)
-    assert {"stream": "flights", "entries": 2, "done": {"entries": 1, "blobs": 2, "foreign": [], "checkpoints": 0}} == {
+    done = {"entries": 1, "blobs": 2, "foreign": [], "checkpoints": 0, "copies": 0}
+    assert {"stream": "flights", "entries": 2, "done": done} == {
         "stream": document["stream"], "entries": document["plan"]["entries"], "done": document["done"]
     }  # fmt: skip
     assert (0, 2) == (document["plan"]["firstVersion"], document["plan"]["newFirstVersion"])
@@ -451,7 +452,7 @@ def test_restore_shows_what_it_deletes_and_asks(account: MemoryAccount) -> None:
     assert 3 == len(visible(account))
 
     done = json.loads(run(account, *command, "--yes", "--json").stdout)
-    rows = {"rowsKept": 10, "rowsRemoved": 20, "blobsRemoved": 2}
+    rows = {"rowsKept": 10, "rowsCopiedBack": 0, "rowsRemoved": 20, "blobsRemoved": 2}
     expected = {"stream": "flights", "restores": 0, **rows, "version": 3, "done": True}
     assert expected == done
     assert 1 == len(visible(account))
@@ -569,7 +570,7 @@ def test_all_commands_on_the_emulator(azurite: Azurite, container_name: str) -> 
     shell = replace(shell, clock=in_future)
     where = f"{container_name}/flights"
     done = document("vacuum", where, "--older-than", "1s", "--force", "--yes")["done"]
-    assert {"entries": 1, "blobs": 2, "foreign": [], "checkpoints": 0} == done
+    assert {"entries": 1, "blobs": 2, "foreign": [], "checkpoints": 0, "copies": 0} == done
     repaired = document("repair", container_name, "--leftovers", "--older-than", "1s", "--yes")["done"]
     assert {"published": 0, "voided": 0, "removed": 1, "revived": 0} == repaired
     [stream] = document("ls", container_name)["streams"]

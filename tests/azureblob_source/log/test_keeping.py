@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,13 +23,19 @@ from azure_account.memory.faults import (
     on,
 )
 from azure_account.memory.service import MemoryService, ServiceAssumptions
+from azure_account.values import BlobAttributes
 from azureblob_source.log import moving
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction
 from azureblob_source.log.entry import Draft
-from azureblob_source.log.naming import of_replaced, replaced_name
+from azureblob_source.log.naming import may_be_data, of_replaced, replaced_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.restore import restore
+from azureblob_source.maintenance.audit.auditing import audit
+from azureblob_source.maintenance.audit.findings import Kind
+from azureblob_source.maintenance.inventory import inventory
+from azureblob_source.maintenance.repair import plan_repair
+from azureblob_source.maintenance.vacuum import VacuumResult, plan_vacuum, vacuum
 from azureblob_source.read.blobs import BlobSelection
 from azureblob_source.read.following import Follower, TriggerLimits
 from azureblob_source.read.relocating import read_moving_splits
@@ -473,3 +479,131 @@ def test_partitions_that_were_replaced_and_restored_are_not_left_out_by_a_stream
     follower = Follower(log_of(account), 60.0, account.clock)
     assert [0, 1] == rows_in(follower.log, [blob for blob, _ in follower.blobs(-1, 1)])
     assert [] == follower.blobs(1, 3)
+
+
+# --- what deletes, counts and checks ----------------------------------------------------------------------------------
+
+
+def swept(account: MemoryAccount, before: datetime, now: datetime | None = None) -> VacuumResult:
+    log = log_of(account)
+    return vacuum(log.container, plan_vacuum(log, before, now=now), lambda: f"vacuum-{next(seeds)}", threads=1)
+
+
+def test_a_vacuum_deletes_what_is_kept_when_its_time_is_over() -> None:
+    account = overwritten()
+    write(account, [4], overwrite=True, keep="30 days")
+    long_ago = NOON - timedelta(days=365)
+    assert 0 == swept(account, long_ago, NOON + timedelta(days=6)).copies
+    result = swept(account, long_ago, NOON + timedelta(days=8))
+    assert (0, 0, 2) == (result.entries, result.blobs, result.copies)
+    assert [4] == numbers(account)
+    assert [[2], [2, 3]] == [numbers(account, version) for version in (2, 3)]
+    with pytest.raises(NotFoundError, match="the blob is gone"):
+        numbers(account, 1)
+    with pytest.raises(ConfigurationError, match="version 2 has deleted rows that it has"):
+        back_to(account, 1)
+    assert 2 == swept(account, long_ago, NOON + timedelta(days=31)).copies
+    assert [] == kept_names(account)
+
+
+def test_a_vacuum_deletes_what_is_kept_of_the_entries_that_it_removes() -> None:
+    account = new_account()
+    write(account, [0])
+    account.clock.sleep(86_400)
+    write(account, [1])
+    write(account, [2], overwrite=True, keep="7 days")
+    before = datetime.fromtimestamp(account.clock.now() - 3600, UTC)
+    result = swept(account, before, NOON)
+    assert (0, 1) == (result.blobs, result.copies)
+    assert [[1], [2]] == [numbers(account, version) for version in (1, 2)]
+    account.clock.sleep(86_400)
+    write(account, [3])
+    before = datetime.fromtimestamp(account.clock.now() - 3600, UTC)
+    assert 1 == swept(account, before, NOON).copies
+    assert [] == kept_names(account)
+
+
+def test_a_vacuum_of_a_stream_that_keeps_nothing_lists_nothing_more() -> None:
+    account = new_account()
+    write(account, [0])
+    write(account, [1], overwrite=True)
+    faults = FaultInjector()
+    log = CommitLog(account.restarted(faults).container("container"), "flights", readers=1, clock=account.clock)
+    plan_vacuum(log, NOON)
+    assert not any("_replaced" in attempt.name for attempt in faults.attempts)
+
+
+@pytest.mark.parametrize("fault", [Crash(), Crash(after_effect=True)], ids=repr)
+def test_a_vacuum_that_dies_goes_on_when_it_is_run_again(fault: Fault) -> None:
+    def before() -> tuple[MemoryAccount, datetime]:
+        account = new_account()
+        write(account, [0])
+        account.clock.sleep(86_400)
+        write(account, [1])
+        write(account, [2], overwrite=True, keep="7 days")
+        return account, datetime.fromtimestamp(account.clock.now() - 3600, UTC)
+
+    def run(account: MemoryAccount, moment: datetime, faults: FaultInjector) -> None:
+        log = CommitLog(account.restarted(faults).container("container"), "flights", readers=1, clock=account.clock)
+        vacuum(log.container, plan_vacuum(log, moment, now=NOON), lambda: f"v-{next(seeds)}", threads=1)
+
+    quiet = FaultInjector()
+    run(*before(), quiet)
+    for number in range(1, quiet.count + 1):
+        account, moment = before()
+        with pytest.raises(ProcessDied):
+            run(account, moment, FaultInjector(at(number, fault)))
+        run(account, moment, FaultInjector())
+        assert 1 == len(kept_names(account)), f"request {number}"
+        assert [1] == numbers(account, 1)
+
+
+def test_no_tool_that_lists_a_folder_takes_what_is_kept_for_data() -> None:
+    account = overwritten()
+    container = account.container("container")
+    (summary,) = inventory(container, "")
+    assert ("flights", 2, 2, ()) == (summary.name, summary.blobs, summary.rows, summary.strangers)
+    plan = plan_repair(container, None, NOON)
+    assert not plan.unpublished and not plan.leftovers
+    assert [] == [name for name in container_names(account) if "/_replaced/" in name and may_be_data(name, "flights")]
+    found = audit(log_of(account), timedelta(0))
+    assert found.sound, found.findings
+
+
+def container_names(account: MemoryAccount) -> list[str]:
+    return [*account.service.contents("container")]
+
+
+def test_an_audit_finds_what_is_kept_and_missing_altered_or_left() -> None:
+    account = overwritten()
+    container = account.container("container")
+    first, second = kept_names(account)
+    container.delete(first)
+    content = container.get(second)
+    container.put(second, content.data[:-1], BlobAttributes(content.properties.metadata))
+    container.put("flights/_replaced/00000000000000000002/2013/01/31/12/00-00-x.avro", b"-")
+    found = audit(log_of(account), timedelta(0), history=True)
+    kinds = {(finding.kind, finding.name) for finding in found.findings}
+    extra = "flights/_replaced/00000000000000000002/2013/01/31/12/00-00-x.avro"
+    assert {(Kind.MISSING, first), (Kind.ALTERED, second), (Kind.FOREIGN, extra)} == kinds
+    assert {2} == {finding.version for finding in found.findings}
+    assert found.kept == 2
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_an_audit_counts_what_is_kept_and_waits_for_what_is_being_copied(history: bool) -> None:
+    account = overwritten()
+    found = audit(log_of(account), timedelta(0), history=history)
+    assert (True, 2) == (found.sound, found.kept)
+    crash = on("copy", Crash(), name=lambda name: "/_replaced/" in name, skip=1)
+    with pytest.raises(ProcessDied):
+        write(account.restarted(FaultInjector(crash)), [9], overwrite=True, keep="7 days")
+    found = audit(log_of(account), timedelta(days=1), history=history)
+    assert (True, 3) == (found.sound, found.kept), found.findings
+    write(account, [10])
+    found = audit(log_of(account), timedelta(0), history=history)
+    assert (True, 4) == (found.sound, found.kept), found.findings
+    long_after = NOON + timedelta(days=8)
+    swept(account, NOON - timedelta(days=365), long_after)
+    account.clock.sleep(8 * 86_400)
+    assert (True, 0) == (audit(log_of(account), timedelta(0), history=history).sound, len(kept_names(account)))
