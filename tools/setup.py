@@ -44,16 +44,20 @@ class SetupError(Exception):
 
 
 def main() -> int:
-    """Set the parts up. The exit code is 0, or 1 after a message that says what is missing."""
+    """Set the parts up. The exit code is 0, 1 after a message that says what is missing, or 2 after the usage."""
     if sys.version_info < OLDEST_PYTHON:
         return _complain(f"Python 3.11 or later is needed, this is {sys.version.split()[0]}: make PYTHON=python3.12")
+    options = {word for word in sys.argv[1:] if word.startswith("-")}
+    if options - {"--quiet"}:
+        print(__doc__)
+        return 0 if options <= {"-h", "--help"} else 2
     parts = [word for word in sys.argv[1:] if not word.startswith("-")] or [*DEFAULT]
     try:
         for part in parts:
             _set_up(part)
     except (JavaMissingError, SetupError) as error:
         return _complain(str(error))
-    if "--quiet" not in sys.argv:
+    if not options:
         print(f"Ready: {', '.join(parts)}")
     return 0
 
