@@ -163,7 +163,7 @@ def _findings(
 ) -> tuple[list[Finding], dict[int, int]]:
     connection = system.emulator.azurite.connection_string
     account = {"connectionString": connection}
-    places = Places(CONTAINER, account, folder / "arrivals", folder / "shared", folder / "checks")
+    places = Places(CONTAINER, account, folder / "arrivals", folder / "checks")
     spark = local_spark("pipeline checks", quick_start=True)
     stored = by_log(spark, places)
     spark.stop()

@@ -2,7 +2,7 @@
 
     python -m demo.pipeline.driver NAME PLACES
 
-PLACES is JSON: `container`, the folders `arrivals`, `shared` and `disk`, and `master` and `home` of the cluster's
+PLACES is JSON: `container`, the folders `arrivals` and `disk`, and `master` and `home` of the cluster's
 Spark. The account is that of AZURE_STORAGE_CONNECTION_STRING. Prints a line of JSON, with the time, when it starts or
 stops a task, when one is done, and when it begins or ends to lead. SIGTERM ends it.
 """
@@ -69,7 +69,7 @@ def main(name: str, given: str) -> None:
     settings = json.loads(given)
     os.environ["SPARK_HOME"] = settings["home"]
     account = {"connectionString": os.environ["AZURE_STORAGE_CONNECTION_STRING"]}
-    folders = (Path(settings[each]) for each in ("arrivals", "shared", "disk"))
+    folders = (Path(settings[each]) for each in ("arrivals", "disk"))
     places = Places(settings["container"], account, *folders)
     spark = local_spark(name, quick_start=True, **_conf(settings["master"]))
     from demo.pipeline.tasks import Tasks  # noqa: PLC0415 - its imports take a second of Spark's start

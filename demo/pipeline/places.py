@@ -26,7 +26,7 @@ PRODUCERS = {
 
 @dataclass(frozen=True)
 class Places:
-    """arrivals: the folder where input arrives. shared: a disk that every driver sees. disk: one that only this has.
+    """arrivals: the folder where input arrives. disk: one that only this driver has.
 
     account: options of the format `azureblob`.
     """
@@ -34,7 +34,6 @@ class Places:
     container: str
     account: Mapping[str, str] = field(repr=False)
     arrivals: Path
-    shared: Path
     disk: Path
 
     @property
@@ -61,8 +60,8 @@ class Places:
         return self._in(f"checkpoints/{task}")
 
     def checkpoint(self, task: str) -> str:
-        """The checkpoint of a task. That of a fill is not backed up, so it is on the shared disk."""
-        return str((self.shared if task == "planes" else self.disk) / "checkpoints" / task)
+        """The checkpoint of a task."""
+        return str(self.disk / "checkpoints" / task)
 
     def _in(self, path: str) -> Location:
         return Location(f"{self.container}/{path}", self.account)

@@ -132,8 +132,7 @@ class System:
 @contextmanager
 def running_system(folder: Path, container: str, arrivals: Path, fate: Callable[[str, str], Fate]) -> Iterator[System]:
     """Run emulator, proxy and cluster during the block, and the drivers that are started in it."""
-    for name in ("azurite", "shared"):
-        (folder / name).mkdir()
+    (folder / "azurite").mkdir()
     with (
         stored_azurite(folder / "azurite") as emulator,
         rough_proxy(emulator.azurite, fate) as proxy,
@@ -142,7 +141,6 @@ def running_system(folder: Path, container: str, arrivals: Path, fate: Callable[
         settings = {
             "container": container,
             "arrivals": str(arrivals),
-            "shared": str(folder / "shared"),
             "master": cluster.master,
             "home": str(cluster.home),
         }

@@ -92,10 +92,15 @@ class Tasks:
         """A store that changes while it is read."""
         changes = self._files("planes", _PLANES, per_batch=1)
         spec = FillSpec(keys=["tailnum"], values=["seats", "revision"], order_by="revision")
-        settings = StreamFillSettings(epoch=epoch, bootstrap=True, trigger={"processingTime": "3 seconds"})
-        return fill_stream(
-            self._places.planes, changes, spec, checkpoint=self._places.checkpoint("planes"), settings=settings
+        settings = StreamFillSettings(
+            epoch=epoch,
+            bootstrap=True,
+            trigger={"processingTime": "3 seconds"},
+            source="planes",
+            checkpoint_backup=self._places.backup("planes"),
         )
+        checkpoint = self._places.checkpoint("planes")
+        return fill_stream(self._places.planes, changes, spec, checkpoint=checkpoint, settings=settings)
 
     def _weather(self, epoch: int) -> BoundedRun:
         """A bounded job: it writes the weather that is there, then the end of its stream."""

@@ -147,7 +147,7 @@ def test_planes_that_never_change_or_are_not_the_newest_are_found(arrivals: Arri
 
 
 def test_a_blob_that_nothing_needs_is_found_whatever_it_is_called(tmp_path: Path) -> None:
-    places = Places("box", {"endpoint": f"memory://{tmp_path.name}"}, tmp_path, tmp_path, tmp_path)
+    places = Places("box", {"endpoint": f"memory://{tmp_path.name}"}, tmp_path, tmp_path)
     container = places.job.open()
     container.create()
     strays = {

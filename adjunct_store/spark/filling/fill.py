@@ -23,7 +23,7 @@ from foundation.errors import ConfigurationError, FencedError, NotFoundError
 from foundation.worker_errors import own_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from adjunct_store.encoding.schema import StoreSchema
@@ -89,6 +89,7 @@ class VersionWriter:
 
     fill: the fill that owns the store.
     replaces: whether the rows of a batch replace all that the store has; else they change it.
+    before_publish: is called with the number of each batch that is written and not published yet.
     """
 
     location: Location
@@ -97,6 +98,7 @@ class VersionWriter:
     schema: StoreSchema
     cache_dir: Path | str | None = None
     replaces: bool = False
+    before_publish: Callable[[int], None] = lambda _: None
     clock: Clock = SYSTEM_CLOCK
 
     @property
@@ -156,6 +158,7 @@ class VersionWriter:
         )
         checkpoints = {each.partition: each.checkpoint for each in reports if each.checkpoint}
         new = Publication(batch, checkpoints, entries, size, bootstrapped, sealed, self.replaces, tombstones=tombstones)
+        self.before_publish(batch)
         version = self._publish(new)
         return FillResult(
             version,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from foundation.errors import ConfigurationError
 
@@ -69,7 +70,7 @@ class CheckpointFolder:
         try:
             self._files = self._path(location).getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
             self.path = self._spelling(location)
-        except Py4JJavaError as error:
+        except (Py4JJavaError, PySparkException) as error:
             step = "Give a folder on a file system that Spark can reach. Nothing was changed."
             raise ConfigurationError("open", f"checkpoint {location}", java_cause(error), step) from error
 
@@ -125,6 +126,6 @@ class CheckpointFolder:
         return self._jvm.org.apache.hadoop.fs.Path(location)
 
 
-def java_cause(error: Py4JJavaError) -> str:
-    """What Java says, in one line."""
-    return str(error.java_exception).splitlines()[0]
+def java_cause(error: Py4JJavaError | PySparkException) -> str:
+    """What Java or Spark says, in one line."""
+    return str(error.java_exception if isinstance(error, Py4JJavaError) else error).splitlines()[0]

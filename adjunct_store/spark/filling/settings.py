@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from azure_account.location import Location
 from foundation.arguments import Count, Epoch, Name, Wait, checked
 
 
@@ -48,6 +49,9 @@ class StreamFillSettings(FillSettings):
     on_truncated: what happens when the source has removed rows that the query has not read yet: `fail`, or `rebuild`
     from what the source has. Keys that the source no longer has are removed.
     query_name: of the query; by default it has none.
+    checkpoint_backup: a folder for the backups of the checkpoints: each batch backs them up before it is published.
+    `checkpoint` is then on a disk of the driver, and may be lost with it: what is missing is restored at the start. By
+    default nothing is backed up.
     """
 
     bootstrap: bool = False
@@ -57,3 +61,4 @@ class StreamFillSettings(FillSettings):
     max_age: Wait | None = None
     on_truncated: Literal["fail", "rebuild"] = "fail"
     query_name: Name | None = None
+    checkpoint_backup: Location | None = None

@@ -11,7 +11,6 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from adjunct_store.spark.filling.query_checkpoint import java_cause
@@ -22,6 +21,7 @@ from foundation.worker_errors import own_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from py4j.protocol import Py4JJavaError
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -61,9 +61,9 @@ class BatchGate:
 class QueryStart:
     """The first query of a fill, which is started while another fill may still have the store.
 
-    check: raises if the fill must not go on with an opening. start: starts the query of its generation, with a gate for
-    its batches. tolerates: whether a query that
-    fails at once with this error does not count as refused, since the fill will see to it.
+    check: raises if the fill must not go on with an opening. start: checks it, then starts the query of its generation,
+    with a gate for its batches. tolerates: whether a query that fails at once with this error does not count as
+    refused, since the fill will see to it.
     """
 
     def __init__(
@@ -82,11 +82,12 @@ class QueryStart:
         Raises what Spark or the source raises.
         """
         number = opening.generation.number
-        self._check(opening)
         if self._started is not None and self._started[0] != number:
             self.abandon(ConflictError("Another fill has begun another generation."))
         if self._started is None:
             self._started = number, *self._start(opening)
+        else:
+            self._check(opening)
         _, query, gate = self._started
         end = self._clock.monotonic() + MOST_SECONDS
         while query.isActive and not gate.reached.is_set() and self._clock.monotonic() < end:
@@ -114,11 +115,10 @@ class QueryStart:
             query.stop()
 
 
-def refusal(store: str, error: Exception) -> ConfigurationError:
+def refusal(store: str, error: Py4JJavaError | PySparkException) -> ConfigurationError:
     """The error for a query that Spark does not start."""
-    cause = java_cause(error) if isinstance(error, Py4JJavaError) else str(error).splitlines()[0]
     step = "Change the stream or its checkpoint folder as Spark says."
     if isinstance(error, PySparkException) and "OUTPUT_MODE" in str(error):
         step = 'Give output_mode="update" or "complete", or the stream a watermark.'
     text = f"{step} The store is as it was, and so is a fill that has it."
-    return ConfigurationError("start", f"the fill of store {store}", f"Spark refuses it: {cause}", text)
+    return ConfigurationError("start", f"the fill of store {store}", f"Spark refuses it: {java_cause(error)}", text)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from adjunct_store.encoding.schema import StoreSchema
+    from adjunct_store.spark.filling.fill_backup import FillBackup
     from adjunct_store.spark.filling.fill_spec import FillSpec
     from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
     from adjunct_store.spark.filling.settings import StreamFillSettings
@@ -37,7 +38,7 @@ _starting = threading.Lock()
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """A stream, and how it fills a store."""
+    """A stream, and how it fills a store. backup: of its checkpoints; None if they are not backed up."""
 
     store: Location
     source: str
@@ -45,6 +46,7 @@ class StreamPlan:
     spec: FillSpec
     schema: StoreSchema
     checkpoint: CheckpointFolder
+    backup: FillBackup | None
     settings: StreamFillSettings
 
     @property
@@ -65,8 +67,11 @@ class StreamPlan:
 
     def writer(self, fill: Fill) -> VersionWriter:
         """Writes a version for each batch of the query."""
-        replaces = self.settings.output_mode == "complete"
-        return VersionWriter(self.store, fill, self.spec, self.schema, self.settings.cache_dir, replaces=replaces)
+        writer = VersionWriter(self.store, fill, self.spec, self.schema, self.settings.cache_dir)
+        writer.replaces = self.settings.output_mode == "complete"
+        if (backup := self.backup) is not None:
+            writer.before_publish = lambda batch: backup.back_up(fill.generation.number, batch)
+        return writer
 
     def bootstraps(self, generation: Generation) -> bool:
         """Whether the next query reads what the source has now, and then ends."""
@@ -77,7 +82,10 @@ class StreamPlan:
         """`ConfigurationError` unless the query that filled a generation has written its checkpoint."""
         published = -1 if opening.base is None else opening.base.batch
         number, query = opening.generation.number, opening.generation.query
-        misfit = self.checkpoint.state(number).misfit(published, query)
+        found = self.checkpoint.state(number)
+        if self.backup is not None and published < 0 and found.committed < 0:
+            return  # nothing is backed up, and nothing is published: any query can begin
+        misfit = found.misfit(published, query)
         if misfit:
             step = "Bring back the checkpoint with which the store was filled, or give its folder."
             step += " If it is lost, start once with rebuild=True, which needs all rows of the source."
@@ -85,7 +93,13 @@ class StreamPlan:
             raise ConfigurationError("fill", checkpoint, misfit, f"{step} Nothing was changed.")
 
     def start_first(self, opening: TakeoverPlan) -> tuple[StreamingQuery, BatchGate]:
-        """Start the query of a generation that is not taken over yet. `ConfigurationError` if Spark refuses it."""
+        """Start the query of a generation that is not taken over yet, after a check of its checkpoint.
+
+        `ConfigurationError` as of `check`, and if Spark refuses the query.
+        """
+        if opening.continues and self.backup is not None:
+            self.backup.restore(opening.generation.number)
+        self.check(opening)
         gate = BatchGate(_fill_batch)
         return self._started(opening.generation, gate), gate
 

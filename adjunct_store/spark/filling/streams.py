@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 from adjunct_store.spark.filling.changes import changes_of
 from adjunct_store.spark.filling.fill import check_schema
+from adjunct_store.spark.filling.fill_backup import FillBackup
 from adjunct_store.spark.filling.fill_spec import FillSpec
 from adjunct_store.spark.filling.query_checkpoint import CheckpointFolder
 from adjunct_store.spark.filling.settings import StreamFillSettings
@@ -64,8 +65,8 @@ def fill_stream(
     store: where the store is. It is made if it is absent, and so is its container.
     rows: a streaming DataFrame with the columns that `spec` names.
     spec: which columns are keys and values, what orders rows and what deletes, how many partitions the store has.
-    checkpoint: a folder of this fill, on any file system of Spark. The query of each generation has its
-    `checkpointLocation` in it, `g<generation>`.
+    checkpoint: a folder of this fill, on any file system of Spark, or with `checkpoint_backup` on a disk of the driver.
+    The query of each generation has its `checkpointLocation` in it, `g<generation>`.
     settings: bootstrap, output mode, trigger, when the store is rebuilt, and those of every fill.
 
     The fill continues where the last one with this checkpoint ended. While it rebuilds a store, readers get the old
@@ -81,12 +82,14 @@ def fill_stream(
     schema = changes_of(rows, spec).schema
     _check_can_start(rows, settings)
     folder = CheckpointFolder(rows.sparkSession, str(checkpoint))
+    where = settings.checkpoint_backup
+    backup = None if where is None else FillBackup(where, folder, settings.epoch)
     manifest = read_manifest(store.prepare(), store.path)
     known = () if manifest is None else reversed(manifest.generations)
     source = settings.source or folder.source(each.source for each in known)
     if not settings.rebuild:
         check_schema(store, schema, source, adds=False)
-    return StreamFill(StreamPlan(store, source, rows, spec, schema, folder, settings))
+    return StreamFill(StreamPlan(store, source, rows, spec, schema, folder, backup, settings))
 
 
 def _check_can_start(rows: DataFrame, settings: StreamFillSettings) -> None:

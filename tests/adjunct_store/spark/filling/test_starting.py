@@ -71,6 +71,7 @@ def start_of(query: Query, *, tolerant: bool = False, clock: Clock = SYSTEM_CLOC
             raise ConfigurationError(misfit)
 
     def start(opening: TakeoverPlan) -> tuple[Any, BatchGate]:
+        check(opening)
         begun.append(opening.generation.number)
         return query, query.gate
 
