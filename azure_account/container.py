@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_account import names
-from azure_account.relocated import RelocatedService
 from azure_account.retrying.retry_loop import Request, RetryLoop
 from azure_account.values import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome
 
@@ -53,6 +52,8 @@ class BlobContainer:
 
     def relocated(self, *relocations: Relocation) -> BlobContainer:
         """The same container, with some folders that are elsewhere in the account: see `relocated`."""
+        from azure_account.relocated import RelocatedService  # noqa: PLC0415 - few containers have such folders
+
         found = BlobContainer(self.name, RelocatedService(self._service, relocations), self._retry_loop)
         found.is_relocated = True
         return found
