@@ -120,6 +120,6 @@ lock: setup-check ## resolve the dependencies again (UPGRADE=--upgrade for newer
 	for folder in azurite browser; do $(PYTHON) -m tools.node install --package-lock-only --prefix tools/$$folder; done
 
 clean: ## remove everything that the targets made, including what `make setup` has downloaded
-	rm -rf .venv .venv-pyspark* tools/azurite/node_modules tools/browser/node_modules build dist .demo spark-warehouse artifacts metastore_db
+	rm -rf .venv .venv-pyspark* tools/azurite/node_modules tools/browser/node_modules build dist .clients .demo spark-warehouse artifacts metastore_db
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -38,7 +38,7 @@ def _run(azurite: Azurite, folder: Path, container: str) -> Path:
     # With this variable the server listens on a free port, not on 15002.
     more = {"AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string, "SPARK_TESTING": "port"}
     environment = {**os.environ, **spark_environment(), **more}
-    job = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=500)
+    job = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=1500)
     assert 0 == job.returncode, job.stdout + job.stderr
     return folder
 
