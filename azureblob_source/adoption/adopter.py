@@ -37,10 +37,10 @@ from azureblob_source.adoption.discovery import (
 from azureblob_source.adoption.headers import LookedAt, look_at
 from azureblob_source.adoption.known_blobs import MOST_NAMES, KnownBlobs
 from azureblob_source.adoption.logged_names import logged_names
-from azureblob_source.adoption.name_places import name_place
 from azureblob_source.log.checkpointing import checkpoint_in_commit
 from azureblob_source.log.commit_log import adoption_error
 from azureblob_source.log.entry import ADOPTED, COUNTED, BlobEntry, Draft
+from azureblob_source.log.name_places import name_place
 from azureblob_source.log.naming import probe_name, schema_name
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.write.schema_evolution import refusal

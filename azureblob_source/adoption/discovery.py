@@ -13,9 +13,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from azureblob_source.adoption.known_blobs import LATE
-from azureblob_source.adoption.name_places import NamePlace, name_place
 from azureblob_source.log.entry import DISCARDED, attempt_of
 from azureblob_source.log.folder import is_avro
+from azureblob_source.log.name_places import NamePlace, name_place
 from azureblob_source.log.naming import log_stream, may_be_data
 from azureblob_source.log.times import microseconds
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from azureblob_source.adoption.name_places import NamePlace, name_place, name_prefix
+from azureblob_source.log.name_places import NamePlace, name_place, name_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

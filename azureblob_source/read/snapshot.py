@@ -39,6 +39,7 @@ from azureblob_source.read.blobs import (
     stream_blob,
     stream_blobs,
 )
+from azureblob_source.read.listing import listed
 from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
@@ -130,10 +131,10 @@ def take_snapshot(
     if version is None and not log.looked:
         log.read_ahead()
     if log.head() is None and version is None:
-        listed = listed_blobs(log.stream, list(log.container.list(f"{log.stream}/")))
+        there = _listed(log, selection)
         if log.refresh() is None:  # blobs become visible after their entry, so none of these is of a log that begins
             rules = listing or ListingRules()
-            chosen = listed if rules.any_extension else _with_extension(log, listed)
+            chosen = there if rules.any_extension else _with_extension(log, there)
             return _from_listing(log, chosen, selection, ignore_corrupt=rules.ignore_corrupt)
     wait = PublicationWait(publish_timeout, clock)
     state = live_state(log, version)
@@ -151,16 +152,16 @@ def take_snapshot(
         settled, effect = _when_published(log, version, by_entries(log, settled.last.version), wait)
     if settled.last != state.last:
         schemas = writer_schemas(log, settled.last.schemas)
-    there = len(effect.added)
+    count = len(effect.added)
     if selection.pruning is not None:
         effect = _pruned(log, effect, selection.pruning)
     if settled.base is None or table is None:
         held: tuple[StreamBlob, ...] | BlobTable = _selected(effect, selection)
     else:
         live = settled.left_of(table, effect, PLANNED)
-        there += live.num_rows + max(0, settled.blobs_of_base() - table.num_rows)
+        count += live.num_rows + max(0, settled.blobs_of_base() - table.num_rows)
         held = _selected_with(live, effect, selection)
-    left_out = there - len(held)
+    left_out = count - len(held)
     return Snapshot(
         settled.last.version,
         _where_they_are(log, held, settled.last.version, selection),
@@ -327,6 +328,13 @@ def _revoking(log: CommitLog, last: LogEntry) -> list[LogEntry]:
         if later[-1].published_up_to >= last.version:
             break
     return []
+
+
+def _listed(log: CommitLog, selection: BlobSelection) -> list[StreamBlob]:
+    """The blobs of a folder; those of days before the selection only if there are no others, for their schema."""
+    start, _ = selection.between
+    found = listed_blobs(log.stream, list(listed(log.container, log.stream, start)))
+    return found or listed_blobs(log.stream, list(listed(log.container, log.stream, None)))
 
 
 def _with_extension(log: CommitLog, listed: list[StreamBlob]) -> list[StreamBlob]:

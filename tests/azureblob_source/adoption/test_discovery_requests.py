@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from azureblob_source.adoption.known_blobs import KnownBlobs
-from azureblob_source.adoption.name_places import name_place
+from azureblob_source.log.name_places import name_place
 from tests.azureblob_source.adoption.folder_writer import AT_ONCE, FOLDER, NOON, avro, capture_name, fill
 from tests.azureblob_source.adoption.test_adopter import Folder
 

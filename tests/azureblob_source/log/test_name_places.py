@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from azureblob_source.adoption.name_places import name_place, name_prefix
+from azureblob_source.log.name_places import name_place, name_prefix
 
 EVENING = datetime(2026, 11, 28, 18, 5, tzinfo=UTC)
 SIX = datetime(2026, 11, 28, 18, tzinfo=UTC)
