@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.adoption.known_blobs import LATE
 from azureblob_source.log.entry import DISCARDED, attempt_of
-from azureblob_source.log.folder import is_avro
+from azureblob_source.log.folder import is_avro, is_below
 from azureblob_source.log.name_places import NamePlace, name_place
 from azureblob_source.log.naming import log_stream, may_be_data
 from azureblob_source.log.times import microseconds
@@ -39,6 +39,7 @@ class LeftOut(Enum):
     """Why a listed blob is not adopted, or not yet."""
 
     EMPTY = "empty"
+    ODD_NAME = "with a name that has an empty level or a backslash"
     OTHER_FORMAT = "other format by its name"
     BEFORE_START = "modified before the start"
     REPLACED = "replaced after it was adopted"
@@ -111,6 +112,8 @@ class Found:
             if not may_be_data(blob.name, rules.folder):
                 of = log_stream(blob.name)
                 self.nested |= set() if of in (None, rules.folder) else {str(of)}
+                if "//" in blob.name or "\\" in blob.name:
+                    self.leave_out(LeftOut.ODD_NAME, blob.name)
                 continue
             reason = _reason(blob, rules)
             found = FoundBlob(blob.name, blob.etag, blob.size, microseconds(blob.last_modified))
@@ -164,14 +167,6 @@ def _reason(blob: BlobProperties, rules: AdoptionRules) -> LeftOut | None:
     if rules.since is not None and blob.last_modified < rules.since:
         return LeftOut.BEFORE_START
     return LeftOut.BEING_WRITTEN if blob.leased else None
-
-
-def is_below(name: str, folders: frozenset[str]) -> bool:
-    """Whether a blob is below one of the folders."""
-    if not folders:
-        return False
-    levels = name.split("/")
-    return any("/".join(levels[:depth]) in folders for depth in range(1, len(levels)))
 
 
 @dataclass(frozen=True)

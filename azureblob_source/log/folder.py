@@ -40,6 +40,14 @@ def visible_blobs(stream: str, found: Sequence[BlobProperties]) -> list[BlobProp
     ]
 
 
+def is_below(name: str, folders: Collection[str]) -> bool:
+    """Whether a blob is below one of the folders."""
+    if not folders:
+        return False
+    levels = name.split("/")
+    return any("/".join(levels[:depth]) in folders for depth in range(1, len(levels)))
+
+
 def strangers(found: Iterable[BlobProperties], streams: Collection[str]) -> dict[str, list[str]]:
     """The data blobs that this package has not written, by the stream that they are in. No log names them."""
     by_stream: dict[str, list[str]] = defaultdict(list)

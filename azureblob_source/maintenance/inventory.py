@@ -71,7 +71,7 @@ def _summary(log: CommitLog, foreign: Iterable[str]) -> StreamSummary | None:
         first=first,
         version=head.version,
         changed=datetime.fromisoformat(head.timestamp),
-        strangers=tuple(foreign),
+        strangers=() if head.adopts else tuple(foreign),
     )
 
 

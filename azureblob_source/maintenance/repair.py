@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from azure_account.values import Condition, Done
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import DISCARDED, attempt_of
-from azureblob_source.log.folder import strangers
+from azureblob_source.log.folder import is_below, strangers
 from azureblob_source.log.live import first_unpublished, live_blobs
 from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import BATCHES, is_batch_log, is_data, log_stream
@@ -123,16 +123,24 @@ def plan_repair(container: BlobContainer, stream: str | None, before: datetime) 
     revived = [found for name in streams for found in _revived(CommitLog(container, name), visible)]
     committed_names = {blob.name for entries in entries_of.values() for entry in entries for blob in entry.blobs}
     committed_names |= _committed_in_batch_logs(container)
-    uncommitted = [Leftover(blob.name, blob.last_modified) for blob in listed if _is_leftover(blob, committed_names)]
+    adopted = {name for name in streams if _adopts(CommitLog(container, name))}
+    own = [blob for blob in listed if not is_below(blob.name, adopted)]
+    uncommitted = [Leftover(blob.name, blob.last_modified) for blob in own if _is_leftover(blob, committed_names)]
     return RepairPlan(
         tuple(streams),
         tuple(unpublished),
         tuple(leftover for leftover in uncommitted if leftover.since < before),
         tuple(leftover for leftover in uncommitted if leftover.since >= before),
         tuple(revived),
-        strangers(listed, set(streams)),
+        strangers(own, set(streams)),
         {name: cause for name in streams if (cause := _unreadable(CommitLog(container, name))) is not None},
     )
+
+
+def _adopts(log: CommitLog) -> bool:
+    """Whether the blobs of a stream, and the blocks that are staged there, are of another program."""
+    head = log.head()
+    return head is not None and head.adopts
 
 
 def _unreadable(log: CommitLog) -> str | None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arrow_avro import decode_blob, superset
+from azureblob_source.log.entry import ADOPTED
 from azureblob_source.options import LATEST
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
-from foundation.errors import NotFoundError
+from foundation.errors import ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -86,16 +87,17 @@ class Tail:
         """The last blobs up to the current version that have `count` rows together."""
         entries: list[LogEntry] = []
         low = self._at + 1
-        while low > first and sum(blob.rows for _, blob in new_blobs(entries)) < count:
+        while low > first and sum(_rows(blob) for _, blob in new_blobs(entries)) < count:
             low = max(first, low - _ENTRIES_AT_ONCE)
             upper = entries[0].version if entries else self._at + 1
             entries = [*self.log.entries(low, upper - 1), *entries]
         chosen: list[tuple[LogEntry, BlobEntry]] = []
         rows = 0
-        for found in sorted(new_blobs(entries), key=_newest_version, reverse=True):
+        in_order = sorted(new_blobs(entries), key=_newest_version)
+        for found in reversed(in_order):
             if rows >= count:
                 break
-            rows += found[1].rows
+            rows += _rows(found[1])
             chosen.append(found)
         return chosen[::-1]
 
@@ -110,9 +112,10 @@ class Tail:
                 self._schemas[blob.schema] = self.log.writer_schema(blob.schema)
         for entry, blob in found:
             try:
-                data = self.log.container.get(blob.name).data
-            except NotFoundError:
-                logger.warning("blob %s of version %d is deleted, its rows are left out", blob.name, entry.version)
+                data = self.log.container.get(blob.name, if_match=blob.etag).data
+            except (ConflictError, NotFoundError):
+                text = "blob %s of version %d is deleted or replaced, its rows are left out"
+                logger.warning(text, blob.name, entry.version)
                 continue
             reader = superset(tuple(self._schemas.values()), self.columns)
             is_new = [rows.version >= first for rows in blob.moved for _ in range(rows.rows)]
@@ -121,6 +124,11 @@ class Tail:
                 rows = batch if all(mask) else batch.filter(pa.array(mask))
                 if rows.num_rows:
                     yield Rows(entry, blob, rows)
+
+
+def _rows(blob: BlobEntry) -> int:
+    """How many rows a blob has; one, if they were not counted."""
+    return 1 if blob.rolled_by == ADOPTED else blob.rows
 
 
 def _newest_version(found: tuple[LogEntry, BlobEntry]) -> int:

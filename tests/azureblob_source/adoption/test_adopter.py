@@ -6,7 +6,7 @@ import gzip
 import json
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,7 +29,9 @@ from azureblob_source.log.restore import restore
 from azureblob_source.log.void import leave_out, void_version
 from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.drafts import new_draft
+from azureblob_source.maintenance.inventory import inventory
 from azureblob_source.maintenance.repair import plan_repair, repair
+from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import plan_vacuum
 from azureblob_source.options import LATEST
 from azureblob_source.read.following import Follower, TriggerLimits
@@ -296,6 +298,22 @@ def test_nothing_that_changes_blobs_works_on_an_adopted_folder(folder: Folder) -
     assert (
         0 == repair(folder.container, plan_repair(folder.container, FOLDER, NOON), lambda: draft, publisher).published
     )
+
+
+def test_commands_show_an_adopted_folder_as_it_is(folder: Folder) -> None:
+    fill(folder.container, 2, 3)
+    folder.container.put(f"{FOLDER}/0//x.avro", avro([1]))
+    folder.adopter.discover()
+    folder.container.stage_block(f"{FOLDER}/0/uploading.avro", "00", b"a part")
+    (shown,) = inventory(folder.container, FOLDER)
+    assert (FOLDER, 6, ()) == (shown.name, shown.blobs, shown.strangers)
+    folder.clock.advance(1e6)
+    plan = plan_repair(folder.container, FOLDER, datetime.fromtimestamp(folder.clock.now(), UTC))
+    assert ((), {}) == (plan.leftovers, plan.strangers)
+    rows = Tail(folder.log(), folder.clock, None).last(2)
+    assert [4, 5] == [number for each in rows for number in each.batch["n"].to_pylist()]
+    found = folder.adopter.discover()
+    assert {"with a name that has an empty level or a backslash": 1} == found.left_out
 
 
 def test_an_audit_finds_what_was_replaced_or_deleted_and_counts_what_is_not_adopted(folder: Folder) -> None:
