@@ -17,9 +17,8 @@ from azure_account.values import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outco
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from azure_account.relocated import Relocation
     from azure_account.service import BlobService
-    from azure_account.values import BlobAttributes, BlobProperties, Bytes, Condition
+    from azure_account.values import BlobAttributes, BlobProperties, Bytes, Condition, Relocation
 
 # Bytes of one GET: little is repeated after a lost connection, and an attempt stays within its time limit.
 READ_CHUNK_BYTES = 32 * 1024 * 1024

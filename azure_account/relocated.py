@@ -16,23 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from azure_account.service import BlobService
-    from azure_account.values import BlobAttributes, BlobContent, BlobProperties, Bytes, Condition
+    from azure_account.values import BlobAttributes, BlobContent, BlobProperties, Bytes, Condition, Relocation
 
 _NEXT = "\0"
 """Begins the marker of a page of the folder whose number follows."""
-
-
-@dataclass(frozen=True)
-class Relocation:
-    """Names that begin with `prefix` in one container, and `to` in `container`."""
-
-    prefix: str
-    container: str
-    to: str
-
-    def back(self, blob: BlobProperties) -> BlobProperties:
-        """A blob of the other container under the name that it has here."""
-        return replace(blob, name=self.prefix + blob.name[len(self.to) :])
 
 
 @dataclass(frozen=True)
@@ -139,6 +126,10 @@ class RelocatedService:
     def delete(self, container: str, blob: str, condition: Condition, lease_id: str | None) -> None:
         """As of the service."""
         self.service.delete(*self._place(container, blob), condition, lease_id)
+
+    def copy(self, container: str, blob: str, source: str, condition: Condition, source_etag: str) -> str | None:
+        """As of the service: what is copied is in no folder that is kept elsewhere."""
+        return self.service.copy(container, blob, source, condition, source_etag)
 
     def undelete(self, container: str, blob: str) -> None:
         """As of the service."""

@@ -7,7 +7,7 @@ back something that it wrote. Every other failure is an error of `foundation/err
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -130,3 +130,16 @@ class Entity:
     properties: Mapping[str, str | int | float | bool]
     etag: str = ""
     age: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """Names that begin with `prefix` in one container, and `to` in `container`."""
+
+    prefix: str
+    container: str
+    to: str
+
+    def back(self, blob: BlobProperties) -> BlobProperties:
+        """A blob of the other container under the name that it has here."""
+        return replace(blob, name=self.prefix + blob.name[len(self.to) :])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from azure_account.address import Address, parse_address
 from azure_account.names import check_container
-from azure_account.relocated import Relocation
+from azure_account.values import Relocation
 from azureblob_source.log.naming import check_stream, log_prefix, table_location
 from azureblob_source.spark_options import NO_TABLE
 from foundation.errors import ConfigurationError

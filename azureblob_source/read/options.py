@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from arrow_avro import AvroSchema
     from azure_account.address import Address
     from azure_account.options.option_table import ParsedOptions
-    from azure_account.relocated import Relocation
+    from azure_account.values import Relocation
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import pytest
 
 from azure_account.memory import service
 from azure_account.memory.account import MemoryAccount
-from azure_account.relocated import Relocation
-from azure_account.values import IF_ABSENT, Condition, Conflict, Done
+from azure_account.values import IF_ABSENT, Condition, Conflict, Done, Relocation
 from foundation.errors import NotFoundError
 
 
