@@ -169,9 +169,9 @@ def restore(
 ) -> LogEntry | None:
     """Make what was live at `version` live again; returns the entry that does so. None if nothing else is live.
 
-    draft: gives write id, time and epoch. planned: the head for which this was planned; `ConflictError` if a batch has
-    followed it. By default what other writers commit meanwhile is removed too. What earlier writers have committed is
-    published first.
+    draft: gives write id, time, epoch, and for how long what is removed is kept. planned: the head for which this was
+    planned; `ConflictError` if a batch has followed it. By default what other writers commit meanwhile is removed too.
+    What earlier writers have committed is published first.
 
     Errors as of `restoration`; `ConfigurationError` also if blobs must not be deleted; `FencedError` by the epoch.
     """
