@@ -39,7 +39,6 @@ from azureblob_source.read.blobs import (
     stream_blob,
     stream_blobs,
 )
-from azureblob_source.read.listing import listed
 from azureblob_source.read.waiting import PublicationWait, not_visible
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConfigurationError, CorruptError, NotFoundError
@@ -332,6 +331,8 @@ def _revoking(log: CommitLog, last: LogEntry) -> list[LogEntry]:
 
 def _listed(log: CommitLog, selection: BlobSelection) -> list[StreamBlob]:
     """The blobs of a folder; those of days before the selection only if there are no others, for their schema."""
+    from azureblob_source.read.listing import listed  # noqa: PLC0415 - a folder with a log is not listed
+
     start, _ = selection.between
     found = listed_blobs(log.stream, list(listed(log.container, log.stream, start)))
     return found or listed_blobs(log.stream, list(listed(log.container, log.stream, None)))

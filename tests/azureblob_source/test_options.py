@@ -132,7 +132,7 @@ VALUES = {
     "codec": "deflate", "compression.type": "none", "accessTier": "Hot", "deliveryGuarantee": "exactly-once",
     "view": "commits", "metadata.*": "x", "tags.*": "x", "metadataColumns": "version", "icebergPaths": "wasbs",
     "emission": '{"stream":"flights","partitions":2}', "checkpointBackup": "data/checkpoints/a",
-    "partitionOverwriteMode": "static", "keepReplaced": "7 days",
+    "logPath": "logs/flights", "partitionOverwriteMode": "static", "keepReplaced": "7 days",
     "startTime": "2013-01-31", "endTime": "2013-02-01", "startingTimestamp": "2013-01-31T12:00:00Z",
     "timestampAsOf": "2013-01-31T12:00:00Z",
 }  # fmt: skip
