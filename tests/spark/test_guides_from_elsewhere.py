@@ -13,6 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from tests.spark.stored import Stored
 
@@ -35,6 +36,7 @@ class Jobs:
     def run(self, guide: str) -> None:
         code = first_job(guide).replace("mycontainer/", f"{self.container}/")
         code = code.replace("/tmp/checkpoints", str(self.folder))  # noqa: S108 - the guide's
+        code = code.replace('("adoptFolder", True)', '("adoptFolder", True).option("minBlobAgeMs", 0)')
         exec(compile(code, guide, "exec"), self.names)  # noqa: S102 - a file of this repository
 
     def passengers(self) -> None:
@@ -54,6 +56,7 @@ def jobs(spark: SparkSession, options: dict[str, str], container_name: str, tmp_
     [
         ("SAMZA.md", "wikipedia/2019/12/20/16/45-{}-3f2a91c0.avro", "wikipedia-spark"),
         ("KAFKA_CONNECT.md", "topics/flights/partition={}/flights+{}+0000000000.avro", "flights"),
+        ("AUTO_LOADER.md", "landing/2026/11/{}.avro", "loaded"),
     ],
 )
 def test_a_folder_of_another_tool_is_copied_once(jobs: Jobs, stored: Stored, guide: str, name: str, copy: str) -> None:
@@ -80,13 +83,22 @@ def test_a_query_of_sparks_avro_sink_goes_on_here(jobs: Jobs, stored: Stored) ->
     assert {"gate 0", "gate 1", "gate 2"} == gates
 
 
-def test_a_query_of_auto_loader_goes_on_here(jobs: Jobs, stored: Stored) -> None:
-    jobs.passengers()
-    jobs.run("AUTO_LOADER.md")
-    jobs.run("AUTO_LOADER.md")
-    rows = stored.rows("passengers-loaded")
-    assert list(range(1000)) == sorted(row["id"] for row in rows)
-    assert set(stored.data("passengers")) == {row["_blob"] for row in rows}
+def test_a_query_keeps_its_checkpoint_when_its_sink_is_exchanged_for_this_one(
+    jobs: Jobs, stored: Stored, tmp_path: Path
+) -> None:
+    spark = jobs.names["spark"]
+
+    def run(writer: DataStreamWriter, first: int, target: str) -> None:
+        spark.range(first, first + 10).coalesce(1).write.mode("append").parquet(str(tmp_path / "input"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        writer.start(target).awaitTermination()
+
+    spark.range(0).write.parquet(str(tmp_path / "input"))
+    rows = spark.readStream.schema("id long").parquet(str(tmp_path / "input"))
+    run(rows.writeStream.format("parquet"), 0, str(tmp_path / "before"))
+    run(rows.writeStream.format("azureblob").options(**jobs.names["account"]), 10, f"{jobs.container}/after")
+    assert list(range(10)) == sorted(row["id"] for row in spark.read.parquet(str(tmp_path / "before")).collect())
+    assert list(range(10, 20)) == sorted(row["id"] for row in stored.rows("after"))
 
 
 def test_transactions_and_versions_of_delta_have_their_names_here(
