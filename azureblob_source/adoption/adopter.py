@@ -36,7 +36,7 @@ from azureblob_source.adoption.discovery import (
 )
 from azureblob_source.adoption.headers import LookedAt, look_at
 from azureblob_source.adoption.known_blobs import MOST_NAMES, KnownBlobs
-from azureblob_source.adoption.logged_names import logged_names
+from azureblob_source.adoption.logged_names import LoggedNames, logged_names
 from azureblob_source.log.checkpointing import checkpoint_in_commit
 from azureblob_source.log.commit_log import adoption_error
 from azureblob_source.log.entry import ADOPTED, COUNTED, BlobEntry, Draft
@@ -115,9 +115,8 @@ class Adopter:
         chosen = self._ranges()
         rules = self._rules(head)
         is_whole = chosen == whole(self.log.stream)
-        found = self._listed(chosen, rules)
+        found = self._listed_whole(rules) if is_whole else self._listed(chosen, rules)
         if is_whole:
-            self._compare_older(found)
             self._nested = frozenset(found.nested)
         adopted = entries = 0
         settings = self.settings
@@ -205,13 +204,24 @@ class Adopter:
             pages=self._pages,
         )
 
+    def _listed_whole(self, rules: AdoptionRules) -> Found:
+        """What is in the folder. Names that are not kept are compared with the log page by page."""
+        found, names = Found(), None
+        for page in self._pages_of(*whole(self.log.stream)):
+            found.take(page, self._known, rules)
+            if found.older:
+                names = logged_names(self.log, self._version) if names is None else names
+                self._compare_older(found, names)
+        return found
+
+    def _compare_older(self, found: Found, names: LoggedNames) -> None:
+        older, found.older = found.older, []
+        for blob, etag in zip(older, names.etags([each.name for each in older]), strict=True):
+            found.compare(blob, etag)
+
     def _listed(self, chosen: Sequence[ListRange], rules: AdoptionRules) -> Found:
-        """What is in these ranges."""
+        """What is in these ranges. Older names are left to whole listings."""
         found = Found()
-        if len(chosen) == 1:
-            for page in self._pages_of(chosen[0]):
-                found.take(page, self._known, rules)
-            return found
 
         def names(each: ListRange) -> list[BlobProperties]:
             return [blob for page in self._pages_of(each) for blob in page]
@@ -224,16 +234,6 @@ class Adopter:
         names = self.log.container.list(each.prefix, start_from=each.start)
         while page := list(islice(names, PAGE)):
             yield page
-
-    def _compare_older(self, found: Found) -> None:
-        """Compare blobs with the names of the log that are not kept. For whole listings: there can be many."""
-        if not found.older:
-            return
-        names = logged_names(self.log, self._version)
-        for start in range(0, len(found.older), PAGE):
-            some = found.older[start : start + PAGE]
-            for blob, etag in zip(some, names.etags([each.name for each in some]), strict=True):
-                found.compare(blob, etag)
 
     def _adopt(self, some: Sequence[FoundBlob], found: Found) -> int:
         """Adopt those that can be; returns how many."""

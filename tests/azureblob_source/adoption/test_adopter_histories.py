@@ -54,7 +54,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{ADOPTER}._learn", "self.log.entries(self._version + 1, head.version)", "[]"
     ),
     "older names are new": edited(
-        f"{ADOPTER}._compare_older", "names.etags([each.name for each in some])", "[None] * len(some)"
+        f"{ADOPTER}._compare_older", "names.etags([each.name for each in older])", "[None] * len(older)"
     ),
     "a name before the floor is new": edited(
         "azureblob_source.adoption.known_blobs:KnownBlobs.etag", "name < partition.floor", "False"
