@@ -40,6 +40,7 @@ from azureblob_source.adoption.logged_names import LoggedNames, logged_names
 from azureblob_source.log.checkpointing import checkpoint_in_commit
 from azureblob_source.log.commit_log import adoption_error
 from azureblob_source.log.entry import ADOPTED, COUNTED, BlobEntry, Draft
+from azureblob_source.log.folder import METADATA_IGNORED
 from azureblob_source.log.name_places import name_place
 from azureblob_source.log.naming import probe_name, schema_name
 from azureblob_source.options import EARLIEST, LATEST
@@ -102,6 +103,7 @@ class Adopter:
         self._newest_before: FoundBlob | None = None
         self._stays: dict[tuple[str, str], LeftOut] = {}
         """Blobs by name and ETag that were looked at, and will not be adopted as they are."""
+        self._said_metadata = False
         self._said: set[tuple[LeftOut, str]] = set()
 
     def discover(self) -> Discovery:
@@ -338,6 +340,9 @@ class Adopter:
 
     def _say(self, found: Found) -> None:
         """Log each reason with the first blob that it is new for."""
+        if found.has_spark_metadata and not self._said_metadata:
+            self._said_metadata = True
+            logger.warning(METADATA_IGNORED, self.log.stream)
         for reason, names in found.examples.items():
             new = [name for name in names if (reason, name) not in self._said]
             if new and len(self._said) < _MOST_REMEMBERED:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from azureblob_source.adoption.known_blobs import LATE
 from azureblob_source.log.entry import DISCARDED, attempt_of
-from azureblob_source.log.folder import is_avro, is_below
+from azureblob_source.log.folder import SPARK_METADATA, is_avro, is_below
 from azureblob_source.log.name_places import NamePlace, name_place
 from azureblob_source.log.naming import log_stream, may_be_data
 from azureblob_source.log.times import microseconds
@@ -102,6 +102,7 @@ class Found:
     examples: dict[LeftOut, list[str]] = field(default_factory=lambda: defaultdict(list))
     nested: set[str] = field(default_factory=set)
     listed: int = 0
+    has_spark_metadata: bool = False
     newest_before: FoundBlob | None = None
     """The newest of those that were modified before the start: its schema is likely to be that of what comes."""
 
@@ -112,6 +113,7 @@ class Found:
             if not may_be_data(blob.name, rules.folder):
                 of = log_stream(blob.name)
                 self.nested |= set() if of in (None, rules.folder) else {str(of)}
+                self.has_spark_metadata |= SPARK_METADATA in blob.name
                 if "//" in blob.name or "\\" in blob.name:
                     self.leave_out(LeftOut.ODD_NAME, blob.name)
                 continue

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     from azure_account.values import BlobProperties
 
 
+SPARK_METADATA = "/_spark_metadata/"
+"""In names of the log of Spark's own file sink, by which only Spark reads its folder."""
+METADATA_IGNORED = (
+    "%s: Spark's `_spark_metadata` is ignored: files of attempts that failed, which Spark leaves out, are read. Read "
+    "the folder with Spark's format avro, or delete such files"
+)
+
+
 def is_visible(blob: BlobProperties, levels: Iterable[str]) -> bool:
     """Whether a blob is not empty, and none of these levels of its name is hidden."""
     return blob.size > 0 and not any(level.startswith(("_", ".")) for level in levels)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arrow_avro import arrow_schema, header_schema, read_header, superset
-from azureblob_source.log.folder import is_avro
+from azureblob_source.log.folder import METADATA_IGNORED, SPARK_METADATA, is_avro
 from azureblob_source.log.live import entries_in_effect, first_unpublished
 from azureblob_source.log.live_state import (
     UNUSABLE,
@@ -334,8 +334,10 @@ def _listed(log: CommitLog, selection: BlobSelection) -> list[StreamBlob]:
     from azureblob_source.read.listing import listed  # noqa: PLC0415 - a folder with a log is not listed
 
     start, _ = selection.between
-    found = listed_blobs(log.stream, list(listed(log.container, log.stream, start)))
-    return found or listed_blobs(log.stream, list(listed(log.container, log.stream, None)))
+    there = list(listed(log.container, log.stream, start))
+    if any(SPARK_METADATA in blob.name for blob in there):
+        logger.warning(METADATA_IGNORED, f"{log.container.url}/{log.stream}")
+    return listed_blobs(log.stream, there) or listed_blobs(log.stream, list(listed(log.container, log.stream, None)))
 
 
 def _with_extension(log: CommitLog, listed: list[StreamBlob]) -> list[StreamBlob]:

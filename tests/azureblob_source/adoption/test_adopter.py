@@ -150,12 +150,22 @@ def test_what_cannot_be_adopted_is_counted_and_waits(folder: Folder, caplog: pyt
     expected = {"empty": 1, "other format by its name": 1, "damaged": 1, "schema does not fit the others": 1}
     assert expected == found.left_out
     assert 4 == sum("are not adopted, such as" in each.getMessage() for each in caplog.records)
+    assert 1 == sum("`_spark_metadata` is ignored" in each.getMessage() for each in caplog.records)
     gets = folder.requests.seen["get"]
     assert expected == folder.adopter.discover().left_out
     assert folder.requests.seen["get"] - gets <= 2, "what stays as it is is looked at once"
     put(f"{FOLDER}/0/2026/01/01/12/00/03.avro", avro([1]))
     put(f"{FOLDER}/0/2026/01/01/12/00/01.avro", avro([1]))
     assert 2 == folder.adopter.discover().adopted
+
+
+def test_a_read_of_the_listing_says_that_the_log_of_sparks_sink_is_ignored(
+    folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.container.put(f"{FOLDER}/_spark_metadata/0", b"v1")
+    folder.container.put(ONE, avro([1]))
+    assert 1 == len(take_snapshot(folder.log(), None).blobs)
+    assert 1 == sum("`_spark_metadata` is ignored" in each.getMessage() for each in caplog.records)
 
 
 def test_other_names_are_read_if_that_is_asked_for(folder: Folder) -> None:
