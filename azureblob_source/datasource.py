@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -94,7 +93,7 @@ def _discovery(plan: ReadPlan) -> Callable[[], Mapping[str, object]] | None:
     from azureblob_source.adoption.reads import adopter_of  # noqa: PLC0415 - few reads adopt
 
     adopter = adopter_of(plan)
-    return None if adopter is None else lambda: asdict(adopter.discover())
+    return None if adopter is None else lambda: adopter.discover().document
 
 
 def _filters_are_pushed() -> bool:

@@ -159,6 +159,12 @@ class Discovery:
     is_whole: bool = False
     left_out: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def document(self) -> dict[str, object]:
+        """As commands and a query's progress show it."""
+        counts = {"adopted": self.adopted, "versions": self.entries, "listed": self.listed}
+        return {**counts, "leftOut": dict(self.left_out)}
+
 
 def _reason(blob: BlobProperties, rules: AdoptionRules) -> LeftOut | None:
     """Why a listed blob is left out, as far as the listing shows it."""

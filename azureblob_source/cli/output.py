@@ -391,13 +391,7 @@ def audit_json(audit: Audit) -> dict[str, object]:
 
 def discovery_json(stream: str, found: Discovery) -> dict[str, object]:
     """The document of one discovery."""
-    return {
-        "stream": stream,
-        "adopted": found.adopted,
-        "versions": found.entries,
-        "listed": found.listed,
-        "leftOut": dict(found.left_out),
-    }
+    return {"stream": stream, **found.document}
 
 
 def discovery_line(found: Discovery) -> str:

@@ -78,7 +78,7 @@ def test_each_row_is_read_once_from_the_earliest_blob_on_over_restarts(
     assert [] == query.trigger()
     report = query.reader.reportLatestOffset()
     assert {"versions": 0, "blobs": 0, "rows": 0, "bytes": 0} == report["backlog"]
-    assert {"other format by its name": 1} == report["discovery"]["left_out"]
+    assert {"other format by its name": 1} == report["discovery"]["leftOut"]
     other = Query(options)
     assert 13 == len(other.trigger()), "another query reads what the log has"
 
