@@ -107,7 +107,9 @@ class _Parser:
                 return AvroType(schema) if schema in PRIMITIVES else self._named(schema, namespace)
             case list():
                 return self._union([self.type(branch, namespace) for branch in schema])
-            case {"type": dict() | list() as inner}:
+            case {"type": dict() as inner}:
+                return self.type(_with_logical_type(inner, schema), namespace)
+            case {"type": list() as inner}:
                 return self.type(inner, namespace)
             case {"type": str(kind)}:
                 return self._complex(kind, schema, namespace)
@@ -217,6 +219,13 @@ class _Parser:
     def _refuse(self, wrong: bool, message: str) -> None:
         if wrong and self.rules is not Rules.HEADER:
             raise ValueError(message)
+
+
+def _with_logical_type(inner: dict[str, Any], outer: dict[str, Any]) -> dict[str, Any]:
+    """A type with the logical type that stands outside of it, where Avro's C# library writes that of a fixed."""
+    if "logicalType" in inner:
+        return inner
+    return {**{key: outer[key] for key in ("logicalType", "precision", "scale") if key in outer}, **inner}
 
 
 def _defines(schema: Any, name: str) -> bool:

@@ -263,6 +263,15 @@ def test_avro_types_are_read_as_arrow_types(avro: Any, arrow: pa.DataType, nulla
     assert expected == avro_schema.arrow_schema(parsed({"name": "a", "type": avro}))
 
 
+def test_a_logical_type_may_stand_outside_of_its_type_as_the_library_of_c_sharp_writes_it() -> None:
+    money = {"type": "fixed", "name": "Money", "size": 5}
+    outside = {"type": money, "logicalType": "decimal", "precision": 10, "scale": 3}
+    within = {**money, "logicalType": "decimal", "precision": 9, "scale": 2}
+    fields = [{"name": "v", "type": outside}, {"name": "w", "type": {**outside, "type": {**within, "name": "Other"}}}]
+    found = avro_schema.header_schema(json.dumps({"type": "record", "name": "row", "fields": fields}), blob="b")
+    assert [pa.decimal128(10, 3), pa.decimal128(9, 2)] == avro_schema.arrow_schema(found).types
+
+
 def test_named_types_are_found_by_their_full_names() -> None:
     text = """{"type":"record","name":"row","namespace":"x","fields":[
         {"name":"a","type":{"type":"enum","name":"y.e","symbols":["A"]}},
