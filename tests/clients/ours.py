@@ -96,11 +96,8 @@ def spellings(value: Any) -> set[str]:
         case Decimal():
             sign, digits, _ = value.as_tuple()
             unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
-            stored = {
-                unscaled.to_bytes(size, "big", signed=True).hex()
-                for size in (4, 16)
-                if unscaled.bit_length() < 8 * size
-            }
+            least = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
+            stored = {unscaled.to_bytes(size, "big", signed=True).hex() for size in (least, 4, 16) if size >= least}
             return {*stored, str(Fraction(value)), str(value)}
         case datetime():
             utc = value.replace(tzinfo=UTC)

@@ -61,6 +61,7 @@ def readers() -> list[Reader]:
     """All of them, there or not."""
     go, java, node = (PROGRAMS / name for name in ("go", "java", "node"))
     rust = PROGRAMS / "rust" / "target" / "debug" / "clients"
+    csharp = PROGRAMS / "csharp" / "client.exe"
     from_java: list[str | Path] = ["java", "-cp", f"{java}/lib/*", HERE / "java" / "Client.java", "read", "FOLDER"]
     return [
         Reader("Java: avro 1.12.2", from_java, java / "lib"),
@@ -68,6 +69,7 @@ def readers() -> list[Reader]:
         Reader("Go: hamba/avro 2.31", [go / "client", "read", "FOLDER", "hamba"], go / "client"),
         Reader("Go: linkedin/goavro 2.15", [go / "client", "read", "FOLDER", "goavro"], go / "client"),
         Reader("Node: avsc 5.7.9", ["node", node / "client.js", "read", "FOLDER"], node / "node_modules" / "avsc"),
+        Reader("C#: avro on Mono", ["mono", csharp, "read", "FOLDER"], csharp),
         _python("Python: avro 1.12.2", "avro"),
         _python("Python: fastavro 1.13.1", "fastavro"),
         _python("Polars 2.1.0", "polars"),

@@ -19,6 +19,7 @@ UNREAD: dict[str, set[str]] = {
     "Go: hamba/avro 2.31": {"bzip2", "xz"},
     "Go: linkedin/goavro 2.15": {"bzip2", "xz", "zstandard"},
     "Node: avsc 5.7.9": {"bzip2", "xz", "zstandard"},
+    "C#: avro on Mono": {"bzip2", "snappy", "xz", "zstandard"},  # the library has a package for each
     "Python: avro 1.12.2": {"xz"},
     "Python: fastavro 1.13.1": set(),
     "Polars 2.1.0": {"bzip2", "xz", "zstandard", "map"},

@@ -10,13 +10,14 @@ from tests.clients.cases import CASES
 from tests.clients.writing import FIXTURES, NAMES, is_read
 
 FILES = sorted(FIXTURES.glob("*/*.avro"))
-GENERAL = ["java", "rust", "hamba", "goavro", "avsc", "python"]
+GENERAL = ["java", "rust", "hamba", "goavro", "avsc", "csharp", "python"]
 CODECS = {
     "java": 6,
     "rust": 6,
     "hamba": 4,
     "goavro": 3,
     "avsc": 3,
+    "csharp": 2,
     "python": 5,
 }
 

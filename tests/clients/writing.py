@@ -32,6 +32,7 @@ NAMES = {
     "hamba": "Go: hamba/avro 2.31",
     "goavro": "Go: linkedin/goavro 2.15",
     "avsc": "Node: avsc 5.7.9",
+    "csharp": "C#: avro on Mono",
     "python": "Python: avro 1.12.2",
     "polars": "Polars 2.1.0",
 }
@@ -208,6 +209,7 @@ def write_fixtures() -> None:
             ["java", "-cp", f"{PROGRAMS}/java/lib/*", HERE / "java" / "Client.java", "write", cases, made],
             [PROGRAMS / "rust" / "target" / "debug" / "clients", "write", cases, made],
             [PROGRAMS / "go" / "client", "write", cases, made],
+            ["mono", PROGRAMS / "csharp" / "client.exe", "write", cases, made],
             ["node", PROGRAMS / "node" / "client.js", "write", cases, made],
             [PYTHON, HERE / "python_writers.py", cases, made],
             [sys.executable, "-m", "tests.clients.spark_writer", made],
