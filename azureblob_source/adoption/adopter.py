@@ -46,7 +46,7 @@ from azureblob_source.log.naming import probe_name, schema_name
 from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.write.schema_evolution import refusal
 from foundation.clock import SYSTEM_CLOCK, utc
-from foundation.errors import ConflictError
+from foundation.errors import ConfigurationError, ConflictError
 from foundation.parallel import concurrent_map
 
 if TYPE_CHECKING:
@@ -149,9 +149,14 @@ class Adopter:
 
     def _begin(self) -> None:
         """Put the first entry of the log, which has no blobs, and says from when on they are adopted."""
-        since = self._start()
-        draft = replace(self._draft(), adopted_since=None if since is None else since.isoformat())
-        if self.log.put(self.log.next_entry(None, draft, -1)).write_id == draft.write_id:
+        try:
+            since = self._start()
+            draft = replace(self._draft(), adopted_since=None if since is None else since.isoformat())
+            there = self.log.put(self.log.next_entry(None, draft, -1))
+        except ConfigurationError as refusal:
+            step = "Grant the permission to write there, or set option `logPath` to a folder that may be written to."
+            raise ConfigurationError("begin the log of", self._place, refusal.failure, step) from refusal
+        if there.write_id == draft.write_id:
             text = "%s: a log begins, which adopts blobs of other programs from %s on"
             logger.info(text, self.log.stream, since or "the first")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from azure_account.memory.account import MemoryAccount
+from azure_account.memory.faults import FaultInjector, Refuse, on
 from azure_account.memory.service import MemoryService, ServiceAssumptions
 from azure_account.retrying.retry_loop import Intercept
 from azure_account.values import Done
@@ -33,7 +34,7 @@ from azureblob_source.maintenance.inventory import inventory
 from azureblob_source.maintenance.repair import plan_repair, repair
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import plan_vacuum
-from azureblob_source.options import LATEST
+from azureblob_source.options import EARLIEST, LATEST
 from azureblob_source.read.following import Follower, TriggerLimits
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
@@ -388,6 +389,14 @@ def test_a_log_can_be_in_another_place_than_the_blobs(folder: Folder) -> None:
     for wrong in (f"container/{FOLDER}/logs", "container/ns", "logs", f"container/{FOLDER}"):
         refused = run(folder.account, "log", f"container/{FOLDER}", "-o", f"logPath={wrong}")
         assert (1, True) == (refused.exit_code, "must be a folder of the account" in " ".join(refused.stderr.split()))
+
+
+@pytest.mark.parametrize("start", [EARLIEST, LATEST])
+def test_who_may_not_write_to_the_folder_is_told_of_another_place(folder: Folder, start: str) -> None:
+    folder.container.put(ONE, avro([1]))
+    refused = folder.account.restarted(FaultInjector(on("put", Refuse()))).container("container")
+    with pytest.raises(ConfigurationError, match=r"begin the log of ns/hub.*not granted.*`logPath`"):
+        Adopter(folder.log(refused), replace(AT_ONCE, start=start), folder.clock).discover()
 
 
 def test_the_command_adopts_a_folder(folder: Folder) -> None:
