@@ -34,6 +34,8 @@ PEER_PYTHON = ROOT / ".venv-pyspark40" / "bin" / "python"
 STUCK_SECONDS = 300.0
 FAILURES, FAILURE_SECONDS = 5, 15.0
 """Failures of a life that are borne, and the pause after one."""
+END_SECONDS = 1800.0
+"""Limit of a life that goes to its end (s)."""
 OUTPUT, FOUND = "output.txt", "found.json"
 BATCHES = (0, 1, 2)
 """How many batches a life commits before the one in which it is killed; small ones are likelier."""
@@ -93,7 +95,7 @@ class Job:
 
     def _run(self, action: str) -> dict[str, Any]:
         with self.life(action) as process:
-            self._check(process.wait(STUCK_SECONDS))
+            self._check(process.wait(END_SECONDS))
         file = self.folder / FOUND
         return dict(json.loads(file.read_bytes())) if file.exists() else {}
 
