@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arrow_avro.decoding.superset import difference, superset
     from arrow_avro.encoding.encode import RowEncoder, raw_rows
     from arrow_avro.encoding.pieces import EncodedRows
-    from arrow_avro.encoding.validate import validate_datums
+    from arrow_avro.encoding.validate import invalid_row, validate_datums
     from arrow_avro.files.block_codecs import CODECS, Codec, codec
     from arrow_avro.files.buffered_ranges import BufferedRanges
     from arrow_avro.files.container_file import (
@@ -100,6 +100,7 @@ __all__ = [
     "header_schema",
     "infer",
     "int64_array",
+    "invalid_row",
     "is_gzip",
     "is_splittable",
     "join_files",
@@ -131,7 +132,7 @@ _NAMES = {
     "decoding.superset": "difference superset",
     "encoding.encode": "RowEncoder raw_rows",
     "encoding.pieces": "EncodedRows",
-    "encoding.validate": "validate_datums",
+    "encoding.validate": "invalid_row validate_datums",
     "files.block_codecs": "CODECS Codec codec",
     "files.buffered_ranges": "BufferedRanges",
     "files.container_file": "SYNC_SIZE AvroBlock FileHeader Source block blocks header read_header",

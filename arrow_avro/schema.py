@@ -78,8 +78,8 @@ class AvroSchema:
         return _restored, (self.json, self.given)
 
 
-def parse(text: str, *, reading: bool = False) -> AvroSchema:
-    """The schema in option `avroSchema`. Raises ConfigurationError if it is not valid.
+def parse(text: str, *, reading: bool = False, option: str = "avroSchema") -> AvroSchema:
+    """The schema in an option. Raises ConfigurationError if it is not valid.
 
     With `reading`, names and enum symbols may have any characters, because those of files may.
     """
@@ -92,11 +92,11 @@ def parse(text: str, *, reading: bool = False) -> AvroSchema:
             parse_schema(raw)
         return _made(raw, Rules.READ if reading else Rules.WRITE, given=True)
     except UnsupportedSchemaError as cause:
-        raise ConfigurationError(f"the schema in option avroSchema {cause}. Give one without that.") from cause
+        raise ConfigurationError(f"the schema in option {option} {cause}. Give one without that.") from cause
     except (*_MALFORMED, SchemaParseException, UnknownType) as cause:
         detail = f"unknown type {cause}" if isinstance(cause, UnknownType) else str(cause)
         raise ConfigurationError(
-            f"Option `avroSchema` is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
+            f"Option `{option}` is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
         ) from cause
 
 

@@ -362,6 +362,15 @@ SOURCE = OptionTable(
         ),
         Option("columns", text_list(), None, "Columns to read.", "Reading", shown_default="all"),
         Option(
+            "bodySchema",
+            text(),
+            None,
+            "Avro schema (JSON) of the events of Event Hubs Capture: column `Body`, each value of which is one datum "
+            "of it without a header, is read as a struct.",
+            "Reading",
+            shown_default="`Body` is binary",
+        ),
+        Option(
             "metadataColumns",
             _names_of(METADATA_COLUMNS),
             (),

@@ -29,21 +29,26 @@ _WIDTHS = {"float": 4, "double": 8}
 
 def validate_datums(rows: EncodedRows, avro: AvroSchema) -> None:
     """Raise ConfigurationError, naming the first row that is not exactly one datum of `avro`."""
-    validation = _Validation(rows, avro.type)
     try:
-        validation.value(avro.type, np.arange(len(rows)))
+        row = invalid_row(rows, avro)
     except RecursionError as cause:
         raise ConfigurationError(
             "the valueColumn holds datums nested too deeply to be checked. Flatten them."
         ) from cause
-    invalid = np.flatnonzero(validation.invalid | (validation.cursor != validation.end))
-    if len(invalid):
-        row = int(invalid[0])
+    if row is not None:
         size = int(rows.offsets[row + 1] - rows.offsets[row])
         raise ConfigurationError(
             f"row {row} of its batch: the {size} bytes in the valueColumn are not one datum of option avroSchema. "
             "Write them with this schema and without any header."
         )
+
+
+def invalid_row(rows: EncodedRows, avro: AvroSchema) -> int | None:
+    """The first row that is not exactly one datum of `avro`. RecursionError for datums that are nested too deeply."""
+    validation = _Validation(rows, avro.type)
+    validation.value(avro.type, np.arange(len(rows)))
+    invalid = np.flatnonzero(validation.invalid | (validation.cursor != validation.end))
+    return int(invalid[0]) if len(invalid) else None
 
 
 class _Validation:

@@ -40,6 +40,7 @@ class SourceOptions:
     columns: tuple[str, ...] | None
     metadata_columns: tuple[str, ...]
     avro_schema: AvroSchema | None
+    body_schema: AvroSchema | None
     selection: BlobSelection
     ignore_corrupt: bool
     any_extension: bool
@@ -89,7 +90,8 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         newest_generation=given["generations"] == "newest",
         columns=given["columns"],
         metadata_columns=given["metadataColumns"],
-        avro_schema=_schema(given),
+        avro_schema=_schema(given, "avroSchema"),
+        body_schema=_schema(given, "bodySchema"),
         selection=_selection(given),
         ignore_corrupt=given["ignoreCorruptBlobs"],
         any_extension=given["ignoreExtension"],
@@ -146,6 +148,6 @@ def _selection(given: ParsedOptions) -> BlobSelection:
     return BlobSelection((start, end), given["partitions"], by_version="version" in given["metadataColumns"])
 
 
-def _schema(given: ParsedOptions) -> AvroSchema | None:
-    written: str | None = given["avroSchema"]
-    return None if written is None else arrow_avro.parse(written, reading=True)
+def _schema(given: ParsedOptions, option: str) -> AvroSchema | None:
+    written: str | None = given[option]
+    return None if written is None else arrow_avro.parse(written, reading=True, option=option)

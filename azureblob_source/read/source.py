@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-    from arrow_avro import AvroSchema
+    from arrow_avro import AvroSchema, ReadLimits
     from azure_account.container import BlobContainer
     from azureblob_source.log.entry import BlobEntry
     from azureblob_source.log.stream_notes import LogFacts
@@ -166,6 +166,10 @@ class ReadPlan:
             return views.VIEWS[self.options.view]
         whole = arrow_schema(self.reader_schema)
         columns = self.options.columns or whole.names
+        if self.options.body_schema is not None:
+            from azureblob_source.read.bodies import with_bodies  # noqa: PLC0415 - few reads have bodies
+
+            whole = with_bodies(whole, self.options.body_schema, self.options.columns)
         unknown = [column for column in columns if column not in whole.names]
         if unknown:
             schemas = () if self.options.avro_schema else self._logged_schemas() or self.snapshot.schemas
@@ -293,7 +297,9 @@ class BaseReader:
         )
         log, by_version = self.plan.log, self.options.selection.by_version
         keep_modules()
-        for split, first, batch in read_moving_splits(log, partition.splits, settings, by_version=by_version):
+        body = self.options.body_schema
+        for split, first, read in read_moving_splits(log, partition.splits, settings, by_version=by_version):
+            batch = read if body is None else _with_bodies(read, body, split.blob.name, settings.limits)
             if not metadata:
                 yield batch
                 continue
@@ -404,6 +410,12 @@ class FilteringReader(SnapshotReader):
             else:
                 self.filters.append(found)
         return others
+
+
+def _with_bodies(batch: pa.RecordBatch, body: AvroSchema, blob: str, limits: ReadLimits) -> pa.RecordBatch:
+    from azureblob_source.read.bodies import decoded_bodies  # noqa: PLC0415 - see `ReadPlan.arrow_schema`
+
+    return decoded_bodies(batch, body, blob, limits)
 
 
 def _selected(batch: pa.RecordBatch, filters: Sequence[ColumnFilter]) -> pa.RecordBatch:

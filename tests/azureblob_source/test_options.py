@@ -128,7 +128,8 @@ def test_limits_are_in_bytes_rows_and_seconds() -> None:
 
 
 VALUES = {
-    "path": "data/flights", "container": "data", "stream": "flights", "avroSchema": SCHEMA, "auth": "accountKey",
+    "path": "data/flights", "container": "data", "stream": "flights", "avroSchema": SCHEMA,
+    "bodySchema": SCHEMA, "auth": "accountKey",
     "codec": "deflate", "compression.type": "none", "accessTier": "Hot", "deliveryGuarantee": "exactly-once",
     "view": "commits", "metadata.*": "x", "tags.*": "x", "metadataColumns": "version", "icebergPaths": "wasbs",
     "emission": '{"stream":"flights","partitions":2}', "checkpointBackup": "data/checkpoints/a",
