@@ -94,10 +94,10 @@ class TimedPublisher(Publisher):
 
     windows: list[tuple[int, float]] = field(default_factory=list)
 
-    def publish(self, entry: LogEntry) -> list[Unpublishable]:
+    def publish(self, entry: LogEntry, stream: str) -> list[Unpublishable]:
         """Publish an entry."""
         begun = time.perf_counter()
-        failed = super().publish(entry)
+        failed = super().publish(entry, stream)
         if entry.operation == "compact":
             self.windows.append((len(entry.removed), time.perf_counter() - begun))
         return failed
