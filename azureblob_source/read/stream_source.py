@@ -117,10 +117,9 @@ class StreamReader(BaseReader, DataSourceStreamReader, SupportsTriggerAvailableN
             self._find_new()
             if options.avro_schema is None and self._follower.log.head() is None:
                 place = f"{self._follower.log.container.url}/{options.stream}"
-                step = (
-                    "Start the writer first, or give option `avroSchema` to wait for it. Blobs of another program: set "
-                    "option `adoptFolder`."
-                )
+                wait = "Start the writer first, or give option `avroSchema` to wait for it."
+                has_blobs = self.plan.inferred is not None
+                step = f"Set option `adoptFolder`: its blobs are of another program. Or: {wait}" if has_blobs else wait
                 raise NotFoundError("follow", place, "there is no commit log", step)
             self._initial = self._follower.version_before(options.starting_time or options.starting_version)
             if self._follower.no_container:

@@ -110,6 +110,14 @@ def test_available_now_reads_what_is_there_when_it_begins(container: BlobContain
     assert [9] == query.trigger()
 
 
+def test_a_folder_without_a_log_that_has_blobs_can_be_adopted(
+    container: BlobContainer, options: dict[str, str]
+) -> None:
+    fill(container, 1, 1)
+    with pytest.raises(NotFoundError, match=r"there is no commit log\. Set option `adoptFolder`"):
+        Query({**options, "adoptFolder": "false"}).trigger()
+
+
 def test_a_folder_is_followed_whose_log_is_elsewhere(
     azurite: Azurite, container: BlobContainer, options: dict[str, str]
 ) -> None:
