@@ -104,6 +104,7 @@ class Adopter:
         self._stays: dict[tuple[str, str], LeftOut] = {}
         """Blobs by name and ETag that were looked at, and will not be adopted as they are."""
         self._said_metadata = False
+        self._waiting = 0
         self._said: set[tuple[LeftOut, str]] = set()
 
     def discover(self) -> Discovery:
@@ -344,7 +345,11 @@ class Adopter:
         )
 
     def _say(self, found: Found) -> None:
-        """Log each reason with the first blob that it is new for."""
+        """Log each reason with the first blob that it is new for, and how many blobs will be looked at again."""
+        waiting = found.left_out[LeftOut.BEING_WRITTEN]
+        if waiting != self._waiting:
+            logger.info("%s: %d blobs wait: they are %s", self.log.stream, waiting, LeftOut.BEING_WRITTEN.value)
+        self._waiting = waiting
         if found.has_spark_metadata and not self._said_metadata:
             self._said_metadata = True
             logger.warning(METADATA_IGNORED, self.log.stream)

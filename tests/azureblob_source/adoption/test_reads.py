@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from azure_account import connect
 from azureblob_source.datasource import AzureBlobDataSource
 from azureblob_source.write.options import sink_options
 from foundation.errors import ConfigurationError, NotFoundError
-from tests.azureblob_source.adoption.folder_writer import FOLDER, NOON, avro, capture_name, fill
+from tests.azureblob_source.adoption.folder_writer import FOLDER, NOON, SCHEMA, avro, capture_name, fill
 
 if TYPE_CHECKING:
     from azure_account.container import BlobContainer
@@ -108,6 +109,17 @@ def test_available_now_reads_what_is_there_when_it_begins(container: BlobContain
     assert [1, 1, 1, 1, 0] == [len(found) for found in seen]
     query.start()
     assert [9] == query.trigger()
+
+
+def test_blobs_that_are_too_young_are_counted_in_the_log(
+    container: BlobContainer, options: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(container, 1, 2)
+    query = Query({**options, "minBlobAgeMs": "1h", "avroSchema": json.dumps(SCHEMA)})
+    with caplog.at_level("INFO", "azureblob_source"):
+        assert [] == query.trigger() == query.trigger()
+    said = [each.getMessage() for each in caplog.records if "blobs wait" in each.getMessage()]
+    assert [f"{FOLDER}: 2 blobs wait: they are leased or modified just now"] == said
 
 
 def test_a_folder_without_a_log_that_has_blobs_can_be_adopted(
