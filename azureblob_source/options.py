@@ -397,6 +397,14 @@ SOURCE = OptionTable(
             group="Reading",
         ),
         Option(
+            "allowOverwrites",
+            boolean(),
+            default=False,
+            help="Read adopted blobs that were replaced since as they are, at a request for each blob. What a "
+            "streaming query has read is not read again.",
+            group="Reading",
+        ),
+        Option(
             "logPath",
             text(),
             None,

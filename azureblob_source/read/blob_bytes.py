@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FIRST_REQUEST = 1 << 14
 """Bytes that nearly always hold a file's header."""
+_REPLACED = "Read it as it is (`allowOverwrites`), or leave such blobs out, which counts them: `ignoreCorruptBlobs`."
 _LEFT_OUT = "Restore it (versioning, soft delete), or leave such blobs out, which counts them: `ignoreCorruptBlobs`."
 
 
@@ -69,7 +70,7 @@ class RangeReader:
     def _replaced(self, blob: StreamBlob) -> ConflictError:
         if blob.adopted:
             place, cause = f"blob {blob.name} in {self._container.url}", "it was replaced since it was adopted"
-            return ConflictError("read", place, cause, _LEFT_OUT)
+            return ConflictError("read", place, cause, _REPLACED)
         return ConflictError(
             "read",
             f"blob {blob.name} in {self._container.url}",

@@ -43,6 +43,7 @@ class SourceOptions:
     body_schema: AvroSchema | None
     selection: BlobSelection
     ignore_corrupt: bool
+    allow_overwrites: bool
     any_extension: bool
     recursion: int
     split_bytes: int
@@ -94,6 +95,7 @@ def source_options(raw: Mapping[str, str], env: Mapping[str, str], *, streaming:
         body_schema=_schema(given, "bodySchema"),
         selection=_selection(given),
         ignore_corrupt=given["ignoreCorruptBlobs"],
+        allow_overwrites=given["allowOverwrites"],
         any_extension=given["ignoreExtension"],
         recursion=max(given[RECURSIVE_FIELD_MAX_DEPTH], 0),
         split_bytes=given["maxPartitionBytes"],

@@ -240,6 +240,10 @@ class BaseReader:
         size, reader = self.options.split_bytes, self.plan.reader_schema
         self._check_columns(arrow_schema(reader).names)
         found: list[SplitsPartition | PackedPartition] = []
+        if self.options.allow_overwrites:
+            from azureblob_source.read.overwritten import as_they_are  # noqa: PLC0415 - few reads allow it
+
+            blobs = as_they_are(self.plan.container, blobs)
         if isinstance(blobs, Sequence):
             if about_blobs:
                 blobs = [blob for blob in blobs if _may_have(blob, about_blobs)]

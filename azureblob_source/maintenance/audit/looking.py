@@ -108,6 +108,7 @@ def _finding_of_adopted(blob: BlobEntry, version: int, there: BlobProperties | N
     if there is None:
         return Finding(Kind.MISSING, blob.name, version, "it was deleted since it was adopted", step)
     if there.etag != blob.etag:
+        step = "Reads with `allowOverwrites` read it as it is; those with `ignoreCorruptBlobs` leave it out."
         return Finding(Kind.ALTERED, blob.name, version, "it was replaced since it was adopted", step)
     return None
 

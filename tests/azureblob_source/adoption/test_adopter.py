@@ -35,19 +35,21 @@ from azureblob_source.maintenance.repair import plan_repair, repair
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import plan_vacuum
 from azureblob_source.options import EARLIEST, LATEST
+from azureblob_source.read.blobs import StreamBlob
 from azureblob_source.read.following import Follower, TriggerLimits
+from azureblob_source.read.overwritten import as_they_are
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.split_reader import SplitSettings, read_splits
 from azureblob_source.read.splits import split_blobs
 from foundation.clock import ManualClock
-from foundation.errors import ConfigurationError, ConflictError
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from tests.azureblob_source.adoption.folder_writer import AT_ONCE, FOLDER, NOON, SCHEMA, avro, capture_name, fill
 from tests.azureblob_source.log.committing import ROWS, rows
 from tests.azureblob_source.write.sink_rows import committer, plan_of, stage_rows
 from tests.command_lines import CommandLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from azure_account.container import BlobContainer
     from azure_account.retrying.retry_loop import Request
@@ -357,6 +359,39 @@ def test_a_read_of_what_was_replaced_or_deleted_fails_or_leaves_it_out(folder: F
     with pytest.raises(ConflictError, match="replaced since it was adopted"):
         read(ignore=False)
     assert [2] == read(ignore=True)
+
+
+def test_what_was_replaced_is_read_as_it_is_if_that_is_allowed(folder: Folder) -> None:
+    four = capture_name(0, NOON + timedelta(minutes=3))
+    for name in (ONE, TWO, THREE, four):
+        folder.container.put(name, avro(range(1000)))
+    folder.adopter.discover()
+    blobs = take_snapshot(folder.log(), None).blobs
+    folder.container.put(ONE, avro(range(9000, 9900)))
+    folder.container.put(TWO, avro(range(5000)))
+    folder.container.put(THREE, b"")
+    assert "replaced after it was adopted" in folder.adopter.discover().left_out
+
+    def read(planned: Sequence[StreamBlob]) -> list[int]:
+        found = read_splits(folder.container, list(split_blobs(planned, 500)), SplitSettings())
+        return [number for _, batch in found for number in batch["n"].to_pylist()]
+
+    now = as_they_are(folder.container, blobs)
+    assert [*range(9000, 9900), *range(5000), *range(1000)] == read(now)
+    folder.container.put(ONE, avro(range(900)))
+    with pytest.raises(ConflictError, match="replaced since it was adopted.*`allowOverwrites`"):
+        read(now)
+    folder.container.delete(four)
+    with pytest.raises(NotFoundError, match="deleted since it was adopted"):
+        read(as_they_are(folder.container, blobs))
+
+
+def test_blobs_of_a_stream_are_not_read_as_they_are(folder: Folder) -> None:
+    folder.container.put(ONE, avro([1]))
+    own = [StreamBlob(ONE, 1, 7), StreamBlob(TWO, 2, None, etag="1")]
+    before = folder.requests.seen.total()
+    assert own == as_they_are(folder.adopter.log.container, own)
+    assert before == folder.requests.seen.total()
 
 
 def test_an_iceberg_table_needs_counted_rows(folder: Folder) -> None:

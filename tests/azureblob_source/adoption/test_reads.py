@@ -11,7 +11,7 @@ import pytest
 from azure_account import connect
 from azureblob_source.datasource import AzureBlobDataSource
 from azureblob_source.write.options import sink_options
-from foundation.errors import ConfigurationError, NotFoundError
+from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from tests.azureblob_source.adoption.folder_writer import FOLDER, NOON, SCHEMA, avro, capture_name, fill
 
 if TYPE_CHECKING:
@@ -109,6 +109,25 @@ def test_available_now_reads_what_is_there_when_it_begins(container: BlobContain
     assert [1, 1, 1, 1, 0] == [len(found) for found in seen]
     query.start()
     assert [9] == query.trigger()
+
+
+def test_a_blob_that_was_replaced_is_read_once_and_as_it_is(container: BlobContainer, options: dict[str, str]) -> None:
+    fill(container, 1, 2)
+    strict = Query({**options, "maxBlobsPerTrigger": "1"})
+    query = Query({**strict.options, "allowOverwrites": "true"})
+    assert [0] == query.trigger() == strict.trigger()
+    for minute in range(2):
+        container.put(capture_name(0, NOON + timedelta(minutes=minute)), avro(range(10 * minute, 10 * minute + 3)))
+    with pytest.raises(ConflictError, match="replaced"):
+        strict.trigger()
+    assert [10, 11, 12] == query.trigger()
+    query.start()
+    assert [] == query.trigger()
+    batch = {name: options[name] for name in ("connectionString", "path")} | {"allowOverwrites": "true"}
+    source = AzureBlobDataSource(batch)
+    reader: Any = source.reader(source.schema())
+    found = [number for part in reader.partitions() for rows in reader.read(part) for number in rows["n"].to_pylist()]
+    assert [0, 1, 2, 10, 11, 12] == sorted(found)
 
 
 def test_blobs_that_are_too_young_are_counted_in_the_log(
