@@ -175,9 +175,10 @@ def _example(hint: Any, account: MemoryAccount) -> Any:
         return {_example(of[0], account): _example(of[1], account)}
     if origin is not None:
         return [_example(of[0], account)]
-    if hint in {int, float, str, bool, Path, dt.datetime}:
-        moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-        return {int: 20, float: 20.0, str: "box/x", bool: False, Path: Path("x"), dt.datetime: moment}[hint]
+    if hint in {int, float, str, bool, Path, dt.datetime, dt.timedelta}:
+        moment, day = dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.timedelta(1)
+        examples = {int: 20, float: 20.0, str: "box/x", bool: False, Path: Path("x")}
+        return {**examples, dt.datetime: moment, dt.timedelta: day}[hint]
     if hint is Location:
         return Location.in_account(account, "box/x")
     return object.__new__(type("Implementation", (hint,), {}) if getattr(hint, "_is_protocol", False) else hint)
