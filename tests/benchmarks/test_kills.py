@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import fastavro
 import numpy as np
-import polars as pl
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
+
+pytest.importorskip("polars", reason="not of the environments of other versions of Spark")
+
+import polars as pl
 
 from benchmarks.kills.listing import Lister, Seen, counted, is_data, row_numbers
 from benchmarks.kills.section import FILES, ROWS, write_input
