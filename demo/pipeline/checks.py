@@ -219,12 +219,13 @@ def _some(names: list[str], total: int) -> str:
 
 
 def states_of(places: Places) -> list[Location]:
-    """The states that there must be: the checkpoint of each query, and the partitions that the manifest names."""
+    """The states that there must be: the checkpoint of each query and generation, and the partitions of the store."""
     container, names = places.planes.open(), StoreNames(places.planes.path)
     manifest = read_manifest(container, names.store)
     generations = () if manifest is None else manifest.generations
     partitions = [names.state(each.number, number) for each in generations for number in range(each.partitions)]
-    stored = [Location(f"{places.container}/{path}", places.account) for path in partitions]
+    fills = [f"{places.backup('planes').path}/g{each.number}" for each in generations]
+    stored = [Location(f"{places.container}/{path}", places.account) for path in [*fills, *partitions]]
     return [*(places.backup(stream) for stream in STREAMS), *stored]
 
 
