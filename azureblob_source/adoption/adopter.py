@@ -145,7 +145,7 @@ class Adopter:
         while (head := self.log.refresh()) is None:
             self._begin()
         if not head.adopts:
-            raise adoption_error(self._place, "adopt", head)
+            raise adoption_error(self.log, "adopt", head)
         return head
 
     def _begin(self) -> None:

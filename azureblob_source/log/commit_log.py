@@ -35,7 +35,7 @@ from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import AzureBlobError, ConfigurationError, ConflictError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from arrow_avro import AvroSchema
     from azure_account.container import BlobContainer
@@ -244,6 +244,20 @@ class CommitLog:
         """The same as of one entry. `NotFoundError` if a vacuum has removed it and the one that lists transactions."""
         return at.transactions.get(id_) or self._listed_for(at).get(id_)
 
+    def linked_after(
+        self, version: int, newest: Callable[[LogEntry], int | None], last: Callable[[LogEntry], int | None]
+    ) -> Iterator[LogEntry]:
+        """The entries of one kind after a version, from the newest back, as far as the head is known.
+
+        newest: the version of the last such entry up to one; last: of the last one before it.
+        """
+        head = self.head()
+        at = None if head is None else newest(head)
+        while at is not None and at > version and at >= self.kept_from:
+            entry = self.read(at)
+            yield entry
+            at = last(entry)
+
     def transactions(self) -> dict[str, LastCommitted]:
         """All transactions that the log remembers, as far as the head is known."""
         while (head := self.head()) is not None:
@@ -262,7 +276,7 @@ class CommitLog:
         `ConfigurationError` if one of them adopts, and the other does not.
         """
         if head is not None and head.adopts != draft.adopts:
-            raise adoption_error(self._place, draft.operation, head)
+            raise adoption_error(self, draft.operation, head)
         known: dict[str, LastCommitted] = {}
         if head is not None and head.next_lists:
             older = self._listed_for(head)
@@ -613,8 +627,9 @@ class CommitLog:
         return NotFoundError("read version", f"{version} of {self.stream}", known, step)
 
 
-def adoption_error(place: str, operation: str, head: LogEntry) -> ConfigurationError:
+def adoption_error(log: CommitLog, operation: str, head: LogEntry) -> ConfigurationError:
     """The error for a change of another kind than its log is of."""
+    place = f"{log.stream} in {log.container.url}"
     if head.adopts:
         cause = "the log names blobs that another program has written, which are never changed or deleted"
         step = "Write to another stream; read this one to have its rows there too."

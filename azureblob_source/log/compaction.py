@@ -178,7 +178,7 @@ def plan_compaction(log: CommitLog, rules: CompactionRules, last: int) -> Compac
     """
     head = log.head()
     if head is not None and head.adopts:
-        raise adoption_error(f"{log.stream} in {log.container.url}", "compact", head)
+        raise adoption_error(log, "compact", head)
     waiting = {each.entry for each in log.transactions().values() if each.batch_version is not None}
     try:
         found = of_live(log, last, partial(_small_blobs, rules=rules, waiting=waiting))

@@ -415,9 +415,14 @@ class LogEntry(Change):
         return self.reverts if self.restores is None else range(self.restores + 1, self.version)
 
     @property
+    def moves(self) -> bool:
+        """Whether it has moved rows."""
+        return any(blob.moved for blob in self.blobs)
+
+    @property
     def newest_compaction(self) -> int | None:
         """The version of the last entry up to this one that has moved rows."""
-        return self.version if any(blob.moved for blob in self.blobs) else self.last_compaction
+        return self.version if self.moves else self.last_compaction
 
     @property
     def newest_kept(self) -> int | None:

@@ -1,6 +1,6 @@
 """Keeping what entries have removed: copies on the server, in a place that no reader of the listing shows.
 
-    removed blob ─► copied to `_replaced/<version>/…` (`copying`) ─► deleted        by whoever publishes the entry
+    removed blob ─► copied to `_replaced/<version>/…` (`copying`) ─► deleted        when the entry is published
 
 An overwrite or a restore with `keptUntil` keeps the blobs that it removes until then; a vacuum deletes them. Any number
 of processes may publish it: what is deleted is the version of a blob that was copied. `lastKept` links these entries.
@@ -10,6 +10,7 @@ See decision 28.
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from azure_account.names import MAX_NAME
@@ -36,12 +37,7 @@ def check_can_keep(log: CommitLog, removed: Iterable[Removal]) -> None:
 
 def keepers_after(log: CommitLog, version: int) -> Iterator[LogEntry]:
     """The entries after a version that keep what they remove, from the newest back, as far as the head is known."""
-    head = log.head()
-    at = None if head is None else head.newest_kept
-    while at is not None and at > version and at >= log.kept_from:
-        entry = log.read(at)
-        yield entry
-        at = entry.last_kept
+    return log.linked_after(version, attrgetter("newest_kept"), attrgetter("last_kept"))
 
 
 def kept_after(log: CommitLog, version: int) -> Mapping[str, str]:

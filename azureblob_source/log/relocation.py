@@ -9,6 +9,7 @@ whose (`moved`). So a reader that comes later finds the rows of any version, and
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
@@ -67,9 +68,4 @@ def is_outdated(log: CommitLog, draft: Draft, planned_at: int) -> bool:
 
 def compactions_after(log: CommitLog, version: int) -> Iterator[LogEntry]:
     """The entries after a version that have moved rows, from the newest back, as far as the head is known."""
-    head = log.head()
-    at = None if head is None else head.newest_compaction
-    while at is not None and at > version and at >= log.kept_from:
-        entry = log.read(at)
-        yield entry
-        at = entry.last_compaction
+    return log.linked_after(version, attrgetter("newest_compaction"), attrgetter("last_compaction"))

@@ -80,7 +80,7 @@ def leave_out(log: CommitLog, blobs: Collection[BlobEntry], draft: Draft, publis
             entry = log.next_entry(head, replace(draft, transaction=None, removed=removed), head.version)
             if log.put(entry).write_id == draft.write_id:
                 return entry
-        elif not _moves(stuck.entry):
+        elif not stuck.entry.moves:
             place, step = _version(log, stuck.entry), "Look again at what is missing."
             raise ConflictError("leave out blobs of", place, _cause(stuck.entry, stuck.failed), step)
         else:
@@ -94,15 +94,11 @@ def _stuck(entries: Sequence[LogEntry], left_out: Collection[BlobEntry], publish
     """The first of the entries that cannot be published: without blobs that are left out, unless it moves rows."""
     for entry in entries_in_effect(entries):
         failed = publisher.publish_blobs(entry)
-        if not _moves(entry):
+        if not entry.moves:
             failed = [each for each in failed if each.blob not in left_out]
         if failed:
             return ToVoid(entry, failed)
     return None
-
-
-def _moves(entry: LogEntry) -> bool:
-    return any(blob.moved for blob in entry.blobs)
 
 
 def voided_batch_error(log: CommitLog, entry: LogEntry, failed: Sequence[Unpublishable]) -> ConflictError:

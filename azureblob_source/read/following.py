@@ -500,9 +500,7 @@ def new_blobs(entries: Iterable[LogEntry], reverts: Iterable[LogEntry] = ()) -> 
     """
     revoked = frozenset[int]().union(*(entry.taken_back for entry in reverts))
     entries = [
-        entry
-        for entry in entries
-        if entry.version not in revoked or (entry.newest_compaction == entry.version and entry.kept_until is None)
+        entry for entry in entries if entry.version not in revoked or (entry.moves and entry.kept_until is None)
     ]  # what it has removed and kept may be live again
     live = live_blobs(entries)
     first = entries[0].version if entries else 0

@@ -42,7 +42,7 @@ class StreamGate:
         if head is None:
             log.check_no_files(own_are_right=self.plan.at_least_once)
         elif head.adopts:
-            raise adoption_error(f"{stream} in {log.container.url}", "append", head)
+            raise adoption_error(log, "append", head)
         elif not overwrite:
             self.admit(stream, head, [self.plan.schema])
 

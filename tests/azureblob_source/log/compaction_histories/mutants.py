@@ -57,8 +57,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "moved rows are not reverted": replaced("azureblob_source.log.revert:_moved", lambda *_: []),
     "rows go that are beside those reverted": replaced("azureblob_source.log.revert:_divide", lambda *_: False),
-    "missing blobs of a compaction are left out that is not published": replaced(
-        "azureblob_source.log.void:_moves", lambda _: False
+    "missing blobs of a compaction are left out that is not published": both(
+        edited("azureblob_source.log.void:_stuck", "not entry.moves", "True"),
+        edited("azureblob_source.log.void:leave_out", "not stuck.entry.moves", "True"),
     ),
     "an audit does not wait for what is about to be deleted": replaced(
         "azureblob_source.maintenance.audit.looking:AuditContext.is_old", lambda *_: True
