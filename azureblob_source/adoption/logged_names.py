@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from azureblob_source.log.checkpoint.sorted_names import places_of
 from azureblob_source.log.live_state import of_live
 
 if TYPE_CHECKING:
@@ -39,25 +39,9 @@ class LoggedNames:
         """The ETags of these names, None for one that the log has not."""
         if not len(self) or not names:
             return [None] * len(names)
-        keys = _Keys(self._table["name"])
-        low, high = bisect_left(keys, min(names)), bisect_right(keys, max(names))
-        part = self._table.slice(low, high - low).combine_chunks()
-        at = pc.index_in(pa.array(names, pa.large_string()), value_set=part["name"])
-        found: list[str | None] = part["etag"].take(at).to_pylist()
+        at = places_of(names, self._table["name"])
+        found: list[str | None] = self._table["etag"].take(pa.array(at, mask=at < 0)).to_pylist()
         return found
-
-
-class _Keys:
-    """A column of texts as a sequence that can be searched."""
-
-    def __init__(self, names: pa.ChunkedArray) -> None:
-        self._names = names
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __getitem__(self, place: int) -> str:
-        return str(self._names[place].as_py())
 
 
 def logged_names(log: CommitLog, version: int) -> LoggedNames:

@@ -10,7 +10,6 @@ time, and any other order finds the same.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from azureblob_source.log.checkpoint.live_table import LIVE
+from azureblob_source.log.checkpoint.sorted_names import places_of
 from azureblob_source.log.entry import DISCARDED, BlobEntry, attempt_of
 from azureblob_source.log.folder import is_avro
 from azureblob_source.log.naming import (
@@ -68,11 +68,7 @@ class LiveIndex:
 
     def places(self, names: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Where these names are in the table; -1 for one that is not live."""
-        keys = _Keys(self._names)
-        low, high = bisect_left(keys, min(names)), bisect_right(keys, max(names))
-        found = pc.index_in(pa.array(names, pa.large_string()), value_set=self._names.slice(low, high - low))
-        at = found.fill_null(-1 - low).to_numpy(zero_copy_only=False).astype(np.int64)
-        return at + low
+        return places_of(names, self._names)
 
     def place(self, name: str) -> int | None:
         """Where one name is."""
@@ -100,19 +96,6 @@ class LiveIndex:
             "audited",
             etag=row["etag"],
         )
-
-
-class _Keys:
-    """An array of texts as a sequence that can be searched."""
-
-    def __init__(self, names: pa.Array) -> None:
-        self._names = names
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __getitem__(self, place: int) -> str:
-        return str(self._names[place].as_py())
 
 
 class Sweep:
