@@ -57,43 +57,32 @@ class _LiveBlob:
 
 
 @dataclass(frozen=True)
-class CutBlob:
-    """A blob of which some rows stay."""
+class PartlyRestored:
+    """A blob of which some rows are live again: they stay, or are copied back."""
 
     blob: BlobEntry
-    stay: frozenset[_Rows]
+    live: frozenset[_Rows]
 
     @property
     def rows(self) -> int:
-        """How many stay."""
-        return sum(each.rows for each in self.blob.moved if self.keeps(each))
+        """How many are."""
+        return sum(each.rows for each in self.blob.moved if self.keeps(each)) if self.blob.moved else self.blob.rows
 
     def keeps(self, rows: MovedRows) -> bool:
-        """Whether moved rows stay."""
-        return (rows.name, rows.version) in self.stay
+        """Whether moved rows are among them."""
+        return _added(rows) in self.live
 
 
 @dataclass(frozen=True)
-class KeptBlob:
+class KeptBlob(PartlyRestored):
     """A blob that was removed, of which some rows are copied back. copy: the name of what is kept of it."""
 
-    blob: BlobEntry
     copy: str
-    back: frozenset[_Rows]
-
-    @property
-    def rows(self) -> int:
-        """How many are copied back."""
-        return sum(each.rows for each in self.blob.moved if self.keeps(each)) if self.blob.moved else self.blob.rows
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of them are."""
-        return len(self.back) == max(1, len(self.blob.moved))
-
-    def keeps(self, rows: MovedRows) -> bool:
-        """Whether moved rows are copied back."""
-        return (rows.name, rows.version) in self.back
+        """Whether all of its rows are copied back."""
+        return len(self.live) == max(1, len(self.blob.moved))
 
 
 @dataclass(frozen=True)
@@ -104,7 +93,7 @@ class Restoration:
     head: LogEntry
     kept: tuple[BlobEntry, ...]
     removed: tuple[BlobEntry, ...]
-    cut: tuple[CutBlob, ...] = ()
+    cut: tuple[PartlyRestored, ...] = ()
     back: tuple[KeptBlob, ...] = ()
 
     @property
@@ -160,7 +149,7 @@ def restoration(log: CommitLog, version: int) -> Restoration:
     stay = frozenset[_Rows]().union(*(rows for _, rows in gone))
     kept += [blob for blob, rows in there if rows <= stay]
     changed = [(blob, rows & stay) for blob, rows in there if not rows <= stay]
-    cut = tuple(CutBlob(blob, rows) for blob, rows in changed if rows)
+    cut = tuple(PartlyRestored(blob, rows) for blob, rows in changed if rows)
     return Restoration(to, head, tuple(kept), tuple(blob for blob, _ in changed), cut, back)
 
 
@@ -216,13 +205,13 @@ def _kept_rows(
     movers = reversed([*compactions_after(log, version)]) if kept else ()
     moved = [blob for entry in movers for blob in entry.blobs if blob.moved and blob.name in kept]
     holders = [each for each in lost if each[0].name in kept]
-    holders += [(blob, frozenset((rows.name, rows.version) for rows in blob.moved)) for blob in moved]
+    holders += [(blob, frozenset(map(_added, blob.moved))) for blob in moved]
     removals = [Removal(kept[blob.name], blob.attempt) for blob, _ in holders]
     there = concurrent_map(partial(still_there, log.container), removals, log.readers, after_error="abandon")
     found: list[KeptBlob] = []
     for (blob, rows), removal, copy in zip(holders, removals, there, strict=True):
         if copy is not None and not needed.isdisjoint(rows):
-            found.append(KeptBlob(blob, removal.name, rows & needed))
+            found.append(KeptBlob(blob, rows & needed, removal.name))
             needed -= rows
     gzipped = next((each.blob.name for each in found if each.blob.name.endswith(".gz")), None)
     if gzipped is not None:
@@ -237,7 +226,7 @@ def _copied_back(log: CommitLog, kept: KeptBlob, write_id: str) -> BlobEntry:
         return part_of(log, replace(kept.blob, name=kept.copy), kept.keeps, write_id)
     moved: Sequence[MovedRows] = kept.blob.moved
     if not moved:
-        ((_, version),) = kept.back
+        ((_, version),) = kept.live
         entry = log.read(version)
         moved = moved_rows(entry, kept.blob)
     return copy_of(log, kept.blob, kept.copy, moved, write_id)
@@ -272,8 +261,7 @@ def _rows_of(log: CommitLog, blobs: Sequence[_LiveBlob]) -> list[tuple[BlobEntry
             if (each.entry, blob.name) not in movers:
                 raise log.not_kept(each.entry)
             blob = movers[each.entry, blob.name]
-        rows = [(rows.name, rows.version) for rows in blob.moved] or [(blob.name, each.entry)]
-        found.append((blob, frozenset(rows)))
+        found.append((blob, frozenset(map(_added, blob.moved)) or frozenset({(blob.name, each.entry)})))
     return found
 
 
@@ -295,11 +283,15 @@ def _deleted(
     for entry in entries_in_effect(log.entries(version + 1, head.version)):
         if not names.isdisjoint(removal.name for removal in entry.removed):
             last = entry.version
-            names |= {blob.name for blob in entry.blobs if any((of.name, of.version) in rows for of in blob.moved)}
+            names |= {blob.name for blob in entry.blobs if not rows.isdisjoint(map(_added, blob.moved))}
     cause = f"version {last} has deleted rows that it has, those of {lost[0][0].name} among them"
     return ConfigurationError(
         "restore", f"version {version} of {_place(log)}", cause, f"Restore version {last} or a later one."
     )
+
+
+def _added(rows: MovedRows) -> _Rows:
+    return rows.name, rows.version
 
 
 def _place(log: CommitLog) -> str:
