@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -193,24 +194,19 @@ class _Auditing:
     def _judge(self, extra: Sequence[Extra], view: LogView, index: LiveIndex) -> Judgement:
         if not extra:
             return Judgement()
-        earlier = EarlierEntries(self.context)
-        if self.whole is not None:
-            earlier.facts = self.whole.facts
-        else:
-            earlier.read_for(extra, view)
-        self.read += earlier.read
-        return judge(self.context, extra, view, index, earlier.facts)
+        return judge(self.context, extra, view, index, self._facts_of(extra, view))
 
     def _check_kept(self, sweep: Sweep, view: LogView) -> None:
-        def facts_of(blobs: Sequence[Extra]) -> EntryFacts:
-            if self.whole is not None:
-                return self.whole.facts
-            earlier = EarlierEntries(self.context)
-            earlier.read_for(blobs, view)
-            self.read += earlier.read
-            return earlier.facts
+        self.findings += kept_findings(self.context, sweep, view, partial(self._facts_of, view=view))
 
-        self.findings += kept_findings(self.context, sweep, view, facts_of)
+    def _facts_of(self, blobs: Sequence[Extra], view: LogView) -> EntryFacts:
+        """What entries say of these blobs."""
+        if self.whole is not None:
+            return self.whole.facts
+        earlier = EarlierEntries(self.context)
+        earlier.read_for(blobs, view)
+        self.read += earlier.read
+        return earlier.facts
 
     def _result(self, sweep: Sweep, view: LogView, index: LiveIndex, judged: Judgement) -> Audit:
         lost, pending = unpublished(self.context, view)
