@@ -50,7 +50,9 @@ class BlobContainer:
         return f"BlobContainer({self.url})"
 
     def relocated(self, *relocations: Relocation) -> BlobContainer:
-        """The same container, with some folders that are elsewhere in the account: see `relocated`."""
+        """The same container, with some folders, if any, that are elsewhere in the account: see `relocated`."""
+        if not relocations:
+            return self
         from azure_account.relocated import RelocatedService  # noqa: PLC0415 - few containers have such folders
 
         found = BlobContainer(self.name, RelocatedService(self._service, relocations), self._retry_loop)

@@ -565,8 +565,8 @@ def _place(shell: CommandContext, where: str, common: CommonOptions) -> CommandT
     address = stream_address(given["path"], given["container"], given["stream"])
     settings = account_settings(given, address, shell.env)
     stream = f"{BATCHES}{below}".rstrip("/") if batches else address.path
-    container, elsewhere = shell.connect(settings).container(address.container), log_place(given["logPath"], address)
-    return CommandTarget(container.relocated(*elsewhere) if elsewhere else container, stream, given["epoch"])
+    container = shell.connect(settings).container(address.container).relocated(*log_place(given["logPath"], address))
+    return CommandTarget(container, stream, given["epoch"])
 
 
 def _time_of(given: str, option: str = "--to-time") -> datetime:

@@ -337,7 +337,8 @@ def _listed(log: CommitLog, selection: BlobSelection) -> list[StreamBlob]:
     there = list(listed(log.container, log.stream, start))
     if any(SPARK_METADATA in blob.name for blob in there):
         logger.warning(METADATA_IGNORED, f"{log.container.url}/{log.stream}")
-    return listed_blobs(log.stream, there) or listed_blobs(log.stream, list(listed(log.container, log.stream, None)))
+    found = listed_blobs(log.stream, there)
+    return found if found or start is None else listed_blobs(log.stream, list(listed(log.container, log.stream, None)))
 
 
 def _with_extension(log: CommitLog, listed: list[StreamBlob]) -> list[StreamBlob]:

@@ -127,8 +127,8 @@ class ReadPlan:
     @cached_property
     def container(self) -> BlobContainer:
         """The container, over this process's connections."""
-        found = connect(self.options.account).container(self.options.address.container)
-        return found.relocated(*self.options.log_place) if self.options.log_place else found
+        options = self.options
+        return connect(options.account).container(options.address.container).relocated(*options.log_place)
 
     @cached_property
     def log(self) -> CommitLog:
@@ -240,18 +240,20 @@ class BaseReader:
         size, reader = self.options.split_bytes, self.plan.reader_schema
         self._check_columns(arrow_schema(reader).names)
         found: list[SplitsPartition | PackedPartition] = []
+        if about_blobs:
+            blobs = (
+                [blob for blob in blobs if _may_have(blob, about_blobs)]
+                if isinstance(blobs, Sequence)
+                else blobs.where(lambda batch: _mask(batch, about_blobs))
+            )
         if self.options.allow_overwrites:
             from azureblob_source.read.overwritten import as_they_are  # noqa: PLC0415 - few reads allow it
 
             blobs = as_they_are(self.plan.container, blobs)
         if isinstance(blobs, Sequence):
-            if about_blobs:
-                blobs = [blob for blob in blobs if _may_have(blob, about_blobs)]
             large: Sequence[StreamBlob] = blobs
             stored = sum(blob.bytes_read for blob in blobs)
         else:
-            if about_blobs:
-                blobs = blobs.where(lambda batch: _mask(batch, about_blobs))
             large, small = blobs.divided(size)
             found += [PackedPartition(pack, reader) for pack in small.packs(size)]
             stored = blobs.size
