@@ -93,7 +93,7 @@ def _discovery(plan: ReadPlan) -> Callable[[], Mapping[str, object]] | None:
     from azureblob_source.adoption.reads import adopter_of  # noqa: PLC0415 - few reads adopt
 
     adopter = adopter_of(plan)
-    return None if adopter is None else lambda: adopter.discover().document
+    return lambda: adopter.discover().document
 
 
 def _filters_are_pushed() -> bool:

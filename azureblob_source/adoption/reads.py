@@ -10,35 +10,30 @@ from azureblob_source.options import EARLIEST
 if TYPE_CHECKING:
     from azureblob_source.read.source import ReadPlan
 
-_ENTRY_BLOBS = 256
-_ENTRY_BYTES = 1 << 30
 
-
-def adopter_of(plan: ReadPlan) -> Adopter | None:
-    """What discovers new blobs for a read; None if it does not adopt its folder.
+def adopter_of(plan: ReadPlan) -> Adopter:
+    """What discovers new blobs for a read that adopts its folder.
 
     Entries are within the limits of a trigger, since a micro-batch has whole entries.
     """
-    options = plan.options
-    if not options.adopt_folder:
-        return None
+    options, most = plan.options, AdoptionSettings()
     version = options.starting_version
     settings = AdoptionSettings(
         start=options.starting_time or (version if isinstance(version, str) else EARLIEST),
         any_extension=options.any_extension,
         at_rest=options.min_blob_age,
         count_rows=options.count_rows,
-        entry_blobs=min(options.max_blobs, _ENTRY_BLOBS),
-        entry_bytes=min(options.max_bytes or _ENTRY_BYTES, _ENTRY_BYTES),
+        entry_blobs=min(options.max_blobs, most.entry_blobs),
+        entry_bytes=min(options.max_bytes or most.entry_bytes, most.entry_bytes),
     )
     return Adopter(plan.log, settings)
 
 
 def adopt_for_schema(plan: ReadPlan) -> None:
     """Begin the log before the schema of the read is asked for: it is that of what is adopted, or what may come."""
-    adopter = adopter_of(plan)
-    if adopter is None or plan.options.avro_schema is not None:
+    if plan.options.avro_schema is not None:
         return
+    adopter = adopter_of(plan)
     adopter.discover()
     head = plan.log.head()
     if head is not None and not head.schemas:

@@ -5,9 +5,9 @@ Body: binary ─► the datums behind each other are one block ─► decode_blo
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from arrow_avro import AvroBlock, FileHeader, arrow_schema, decode_blocks, invalid_row, raw_rows, validity
@@ -49,8 +49,7 @@ def decoded_bodies(batch: pa.RecordBatch, body: AvroSchema, blob: str, limits: R
     there = column if valid is None else column.drop_null()
     structs = _decoded(there, body, blob, limits)
     if valid is not None:
-        numbers = count()
-        structs = structs.take(pa.array([next(numbers) if each else None for each in valid], pa.int64()))
+        structs = structs.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
     schema = batch.schema.set(place, batch.schema.field(place).with_type(structs.type))
     columns = [structs if at == place else each for at, each in enumerate(batch.columns)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -69,8 +70,8 @@ class StreamPlan:
         """Writes a version for each batch of the query."""
         writer = VersionWriter(self.store, fill, self.spec, self.schema, self.settings.cache_dir)
         writer.replaces = self.settings.output_mode == "complete"
-        if (backup := self.backup) is not None:
-            writer.before_publish = lambda batch: backup.back_up(fill.generation.number, batch)
+        if self.backup is not None:
+            writer.before_publish = partial(self.backup.back_up, fill.generation.number)
         return writer
 
     def bootstraps(self, generation: Generation) -> bool:
