@@ -1,4 +1,4 @@
-"""Copies of blobs on the server, each made once, whoever makes it and how often.
+"""Copies of blobs on the server: each is made once, by any number of processes.
 
 blob ─► Copy Blob if absent ─► done, or there already ─► wait until it is whole ─► True: the blob may be deleted
 """
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 _POLL = 0.5
 
 
-def keep_copy(container: BlobContainer, blob: BlobProperties, name: str, patience: float, clock: Clock) -> bool:
+def keep_copy(container: BlobContainer, blob: BlobProperties, name: str, timeout: float, clock: Clock) -> bool:
     """Copy a blob to `name`, unless it is there. False if the blob is gone, or another version, or nothing is known.
 
-    patience: seconds for which a copy that goes on is waited for; then `TransientError`. `ConfigurationError` if the
+    timeout: seconds for which a copy that goes on is waited for; then `TransientError`. `ConfigurationError` if the
     copy is refused.
     """
     condition = IF_ABSENT
@@ -29,7 +29,7 @@ def keep_copy(container: BlobContainer, blob: BlobProperties, name: str, patienc
         answer = container.copy(name, blob.name, source_etag=blob.etag, condition=condition)
         if isinstance(answer, Done) and answer.etag:
             return True
-        found = _ended(container, name, patience, clock)
+        found = _ended(container, name, timeout, clock)
         if found is None:
             return False
         if _is_copy(found, blob):
@@ -43,16 +43,16 @@ def _is_copy(found: BlobProperties, of: BlobProperties) -> bool:
     return whole and dict(found.metadata) == dict(of.metadata)
 
 
-def _ended(container: BlobContainer, name: str, patience: float, clock: Clock) -> BlobProperties | None:
+def _ended(container: BlobContainer, name: str, timeout: float, clock: Clock) -> BlobProperties | None:
     """What has a name once no copy to it goes on; None if nothing has."""
     started = clock.monotonic()
     while True:
         found = container.properties(name)
         if found is None or found.copy_status != "pending":
             return found
-        if clock.monotonic() - started >= patience:
+        if clock.monotonic() - started >= timeout:
             place, step = f"blob {name} in {container.url}", "The next write to the stream, or a repair, goes on."
-            raise TransientError("keep", place, "the service is still copying it", step, elapsed=patience)
+            raise TransientError("keep", place, "the service is still copying it", step, elapsed=timeout)
         clock.sleep(_POLL)
 
 
