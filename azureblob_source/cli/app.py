@@ -29,7 +29,7 @@ from azure_account.cli.grouped import grouped
 from azure_account.cli.json_lines import print_json
 from azure_account.cli.progress import steps
 from azure_account.cli.shell import shell_of
-from azure_account.cli.texts import documents, new_table, plural, size_text, time_text
+from azure_account.cli.texts import documents, new_table, one_line, plural, size_text, time_text
 from azure_account.options.option_table import instant
 from azure_account.options.settings import account_settings
 from azureblob_source.address import log_place, stream_address
@@ -550,7 +550,9 @@ def iceberg_command(
     """Make the Iceberg table of a stream, or bring it up to date. Publishes committed batches first."""
     shell = shell_of(ctx)
     if paths not in ICEBERG_SCHEMES:
-        raise ConfigurationError(f"--paths is {paths!r}; choose among {', '.join(ICEBERG_SCHEMES)}.")
+        raise typer.BadParameter(
+            f"{one_line(paths)} is not one of {', '.join(ICEBERG_SCHEMES)}", param_hint="'--paths'"
+        )
     place = _place(shell, where, common)
     of = place.log(shell)
     table = make_iceberg_table(of, root(of.container.url, paths), place.draft(shell), Publisher(place.container))
