@@ -111,7 +111,7 @@ fmt: setup-check ## format, and fix what the linter can fix
 lock: setup-check ## resolve the dependencies again (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) $(UPGRADE) requirements/setup.in -o requirements/setup.lock
 	$(COMPILE) $(UPGRADE) requirements/node.in -o requirements/node.lock
-	$(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group demo --group test --group notebooks --group check --group bench \
+	$(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group demo --group test --group notebooks --group check --group bench --group docs \
 		-o requirements/dev.lock
 	$(call lock_spark,40)
 	$(call lock_spark,41)

@@ -1,7 +1,7 @@
 """Installs what a target of the Makefile needs: `python3 -m tools.setup PART ...`. Needs Python 3.11 with venv and pip.
 
     demo, test, check,       packages in .venv: the connector's own, and those of this group of pyproject.toml, in the
-    notebooks, bench         versions of requirements/dev.lock; this checkout on the import path; a Java
+    notebooks, bench, docs   versions of requirements/dev.lock; this checkout on the import path; a Java
     pyspark40, pyspark41 ... .venv-pyspark40 and so on, from requirements/pyspark40.lock
     azurite, browser         the packages of tools/azurite and tools/browser from npm; a Node if there is none
     native                   the compiled decoder of native/ in .venv, if there is a Rust or the package manager has one
@@ -34,7 +34,7 @@ OLDEST_PYTHON = (3, 11)
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "requirements"
 DEVELOPMENT = ROOT / ".venv"
-GROUPS = ("demo", "test", "check", "notebooks", "bench")
+GROUPS = ("demo", "test", "check", "notebooks", "bench", "docs")
 NPM = {name: ROOT / "tools" / name for name in ("azurite", "browser")}
 DEFAULT = ("test", "check", "azurite", "native", "pyspark40")
 
