@@ -98,8 +98,8 @@ year: setup-bench-test-notebooks-native ## a year of one-minute batches, played 
 	@mkdir -p .demo
 	@$(BIN)/python -m benchmarks.year --days $(or $(DAYS),365) --output .demo/year.png
 
-wheel: setup-test ## build the wheels in dist/, the compiled one for this machine, and try them in an empty environment
-	@$(BIN)/python -m tools.wheels
+wheel: setup-release ## build wheels and source archives in dist/, check them and try them in an empty environment (TWICE=1: again, and compare)
+	@.venv-release/bin/python -m tools.wheels $(if $(TWICE),--twice)
 
 notebooks: setup-notebooks-test-azurite ## run the notebooks and store them with their output
 	@$(BIN)/python -m tools.notebooks
@@ -113,6 +113,7 @@ lock: setup-check ## resolve the dependencies again (UPGRADE=--upgrade for newer
 	$(COMPILE) $(UPGRADE) requirements/node.in -o requirements/node.lock
 	$(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group demo --group test --group notebooks --group check --group bench --group docs \
 		-o requirements/dev.lock
+	$(COMPILE) $(UPGRADE) --group release -o requirements/release.lock
 	$(call lock_spark,40)
 	$(call lock_spark,41)
 	$(call lock_spark,42)
@@ -120,6 +121,6 @@ lock: setup-check ## resolve the dependencies again (UPGRADE=--upgrade for newer
 	for folder in azurite browser; do $(PYTHON) -m tools.node install --package-lock-only --prefix tools/$$folder; done
 
 clean: ## remove everything that the targets made, including what `make setup` has downloaded
-	rm -rf .venv .venv-pyspark* tools/azurite/node_modules tools/browser/node_modules build dist .clients .demo spark-warehouse artifacts metastore_db
+	rm -rf .venv .venv-pyspark* .venv-release tools/azurite/node_modules tools/browser/node_modules build dist .clients .demo spark-warehouse artifacts metastore_db
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

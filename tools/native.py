@@ -11,8 +11,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.system_packages import install_package
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "native"
@@ -56,6 +60,12 @@ def cargos() -> list[Path]:
     on_path = shutil.which("cargo")
     found = [*([Path(on_path)] if on_path else []), Path.home() / ".cargo" / "bin" / "cargo"]
     return [cargo for cargo in found if cargo.is_file()]
+
+
+def output_of(command: Sequence[str], folder: Path = ROOT, environment: Mapping[str, str] | None = None) -> str:
+    """What a program prints, without the last line's end. Raises `CalledProcessError` if it fails."""
+    ended = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return ended.stdout.rstrip("\n")
 
 
 def _version(cargo: Path) -> tuple[int, int] | None:

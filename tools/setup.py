@@ -2,7 +2,7 @@
 
     demo, test, check,       packages in .venv: the connector's own, and those of this group of pyproject.toml, in the
     notebooks, bench, docs   versions of requirements/dev.lock; this checkout on the import path; a Java
-    pyspark40, pyspark41 ... .venv-pyspark40 and so on, from requirements/pyspark40.lock
+    pyspark40, pyspark41 ... .venv-pyspark40 and so on, from requirements/pyspark40.lock; likewise `release`
     azurite, browser         the packages of tools/azurite and tools/browser from npm; a Node if there is none
     native                   the compiled decoder of native/ in .venv, if there is a Rust or the package manager has one
 
@@ -76,17 +76,17 @@ def _set_up(part: str) -> None:
         inputs = [folder / "package-lock.json"]
         _once(part.capitalize(), folder / "node_modules" / ".setup", inputs, partial(_npm_ci, folder))
     else:
-        _set_up_version(part)
+        _set_up_environment(part)
 
 
-def _set_up_version(name: str) -> None:
-    """An environment with a version of Spark, named as its lock file."""
-    locked = sorted(lock.stem for lock in REQUIREMENTS.glob("pyspark*.lock"))
+def _set_up_environment(name: str) -> None:
+    """An environment of its own, named as its lock file: with a version of Spark, or with what builds packages."""
+    locked = ["release", *sorted(lock.stem for lock in REQUIREMENTS.glob("pyspark*.lock"))]
     if name not in locked:
         known = ", ".join([*GROUPS, *NPM, "native", *locked])
         raise SetupError(f"there is no part {name}; choose among {known}.")
     stamp = ROOT / f".venv-{name}" / ".setup"
-    _once(stamp.parent.name, stamp, _lock_files("setup", name), partial(_make_version, name))
+    _once(stamp.parent.name, stamp, _lock_files("setup", name), partial(_make_environment_of, name))
 
 
 def _install_native() -> None:
@@ -175,7 +175,7 @@ def _packages(text: str) -> list[_Package]:
     ]
 
 
-def _make_version(name: str) -> None:
+def _make_environment_of(name: str) -> None:
     _require_development()
     folder = ROOT / f".venv-{name}"
     _make_environment(folder)

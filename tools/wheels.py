@@ -1,18 +1,27 @@
-"""Builds both wheels in `dist/` and tries them in an empty environment: `make wheel`.
+"""Builds the wheels and source archives in `dist/` and tries them in an empty environment: `make wheel`.
 
-The pure wheel is for all systems. The compiled one is for the system at hand, and any Python from 3.11 on.
+The pure wheel is for all systems; of the compiled one there is one for each target of `tools/native_wheels.py`. Only
+files that git knows are built, in a copy. `--twice` builds again in another folder: both must be equal to the byte.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import venv
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tools.native import SOURCE, NativeMissingError, with_cargo
+from tools.native import NativeMissingError, output_of, with_cargo
+from tools.native_wheels import Target, available_targets, build_native
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
@@ -35,41 +44,83 @@ for name in ("pyspark-azureblob", "pyspark-azureblob-native"):
 
 
 def main() -> int:
-    """Build, install and try. The exit code is 0, or 1 after a message that says what is missing."""
+    """Build, check and try. The exit code is 0, or 1 after a message that says what is missing or differs."""
+    parser = argparse.ArgumentParser(prog="python -m tools.wheels", description=__doc__)
+    parser.add_argument("--twice", action="store_true", help="build again in another folder, and compare")
+    options = parser.parse_args()
     try:
-        environment = with_cargo()
+        environment = build_environment()
     except NativeMissingError as error:
         print(f"wheel: the compiled decoder cannot be built: {error}.", file=sys.stderr)
         return 1
+    targets = available_targets(environment)
     shutil.rmtree(DIST, ignore_errors=True)
-    for source in (ROOT, SOURCE):
-        command: list[str | Path] = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--wheel-dir",
-            DIST,
-            source,
-        ]
-        subprocess.run(command, env=environment, check=True)
-    for wheel in sorted(DIST.glob("*.whl")):
-        print(f"{wheel.relative_to(ROOT)}, {wheel.stat().st_size / 1e6:.2f} MB")
-    with tempfile.TemporaryDirectory() as folder:
-        _try(Path(folder))
+    digests = _build(DIST, "build", targets, environment)
+    for name, digest in digests.items():
+        print(f"dist/{name}, {(DIST / name).stat().st_size / 1e6:.2f} MB, sha256 {digest}")
+    if options.twice and not _is_equal_again(digests, targets, environment):
+        return 1
+    _try()
     return 0
 
 
-def _try(folder: Path) -> None:
+def build_environment() -> dict[str, str]:
+    """The variables of a build: with Cargo and Zig on the path, at the time of the commit."""
+    environment = with_cargo()
+    time = output_of(["git", "log", "-1", "--format=%ct"])
+    path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
+    return {**environment, "PATH": path, "SOURCE_DATE_EPOCH": time}
+
+
+def _build(dist: Path, name: str, targets: list[Target], environment: Mapping[str, str]) -> dict[str, str]:
+    """Build all into `dist` in a temporary folder that has this name. Returns the digests by the names of the files."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder).resolve() / name
+        copy_tracked(ROOT, tree)
+        command: list[str | Path] = [sys.executable, "-m", "hatchling", "build", "--directory", dist]
+        subprocess.run(command, cwd=tree, env=environment, check=True)
+        build_native(tree, targets, dist, environment)
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(dist.iterdir())}
+
+
+def copy_tracked(checkout: Path, tree: Path) -> None:
+    """Copy the files that git tracks, as they are now."""
+    names = output_of(["git", "ls-files", "-z"], checkout)
+    for name in names.split("\0"):
+        if name and (checkout / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(checkout / name, tree / name)
+
+
+def _is_equal_again(digests: Mapping[str, str], targets: list[Target], environment: Mapping[str, str]) -> bool:
+    with tempfile.TemporaryDirectory() as dist:
+        again = _build(Path(dist), "another/folder", targets, environment)
+    differing = sorted(name for name in {*digests, *again} if digests.get(name) != again.get(name))
+    for name in differing:
+        print(f"wheel: {name} differs when it is built in another folder: {again.get(name)}", file=sys.stderr)
+    if not differing:
+        print(f"Built again in another folder: {len(again)} of {len(digests)} files have the same sha256.")
+    return not differing
+
+
+def _try() -> None:
     """Both wheels in an environment that has nothing else, and away from this checkout."""
-    venv.create(folder / "venv", with_pip=True)
-    python = folder / "venv" / "bin" / "python"
-    options: list[str | Path] = ["--quiet", "--disable-pip-version-check", "--find-links", DIST]
-    subprocess.run([python, "-m", "pip", "install", *options, "pyspark-azureblob[native]"], cwd=folder, check=True)
-    print("In an empty environment:", flush=True)
-    subprocess.run([python, "-c", TRIAL], cwd=folder, check=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        venv.create(folder / "venv", with_pip=True)
+        python = folder / "venv" / "bin" / "python"
+        options: list[str | Path] = [
+            "--quiet",
+            "--disable-pip-version-check",
+            "--only-binary",
+            ":all:",
+            "--find-links",
+            DIST,
+        ]
+        subprocess.run([python, "-m", "pip", "install", *options, "pyspark-azureblob[native]"], cwd=folder, check=True)
+        print("In an empty environment:", flush=True)
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        subprocess.run([python, "-c", TRIAL], cwd=folder, env=environment, check=True)
 
 
 if __name__ == "__main__":
