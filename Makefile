@@ -25,7 +25,7 @@ TYPED := $(wildcard adjunct_store arrow_avro azure_account azureblob_source cont
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup lint demo pipeline soak test spark crash histories fuzz matrix bench year wheel notebooks check fmt lock clean
+.PHONY: help setup lint docs links demo pipeline soak test spark crash histories fuzz matrix bench year wheel notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,7 +60,7 @@ spark: setup-test-azurite-native-pyspark40 .venv/spark-classes.jsa .venv-pyspark
 	$(BIN)/python -m pytest $(PARALLEL) -m "spark and not slow and not live" $(PYTEST) $(SELECTED)
 	$(BIN40)/python -m pytest $(PARALLEL) -m "oldest_spark and not slow and not live" $(PYTEST) $(SELECTED)
 
-crash: setup-test-notebooks-azurite-native-browser .venv/spark-classes.jsa ## the slow tests: processes killed with SIGKILL, the guides, the notebooks
+crash: setup-test-docs-notebooks-azurite-native-browser .venv/spark-classes.jsa ## the slow tests: processes killed with SIGKILL, the guides, the notebooks
 	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not long and not alone" $(PYTEST) $(SELECTED)
 	$(BIN)/python -m pytest -m alone $(PYTEST) $(SELECTED)
 
@@ -81,7 +81,7 @@ matrix: setup-azurite ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each 
 			|| failed="$$failed $$spark"; \
 	done; test -z "$$failed" || { echo "make matrix: tests fail on pyspark$$failed"; exit 1; }
 
-lint: setup-test-bench-notebooks-check ## format, lint, types, imports
+lint: setup-test-bench-notebooks-docs-check ## format, lint, types, imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy $(TYPED)
@@ -100,6 +100,12 @@ year: setup-bench-test-notebooks-native ## a year of one-minute batches, played 
 
 wheel: setup-release ## build wheels and source archives in dist/, check them and try them in an empty environment (TWICE=1: again, and compare)
 	@.venv-release/bin/python -m tools.wheels $(if $(TWICE),--twice)
+
+docs: setup-docs ## build the site in build/site: the documents, the Python reference, the commands; a broken link is an error
+	@$(BIN)/python -m tools.site
+
+links: setup-docs ## request every link of the documents to other hosts, and list the broken ones
+	@$(BIN)/python -m tools.site --links
 
 notebooks: setup-notebooks-test-azurite ## run the notebooks and store them with their output
 	@$(BIN)/python -m tools.notebooks

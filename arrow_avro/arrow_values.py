@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyarrow import types as arrow_is
 
 I64 = npt.NDArray[np.int64]
+"""An array of 64-bit integers."""
 U64 = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]

@@ -12,7 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BLOCK_BYTES = 256 << 20
+"""By default the limit of a block, in bytes."""
 BATCH_BYTES = 128 << 20
+"""By default the limit of a batch in memory, in bytes."""
 BATCH_ROWS = 32_768
 MAX_LEVELS = 50
 """Levels of nested records, arrays and maps in a schema. Spark's JVM overflows its stack at 300."""
@@ -21,9 +23,13 @@ MAX_DEPTH = 15
 """Levels of a record that contains itself, as in Spark."""
 
 RECURSIVE_FIELD_MAX_DEPTH = "recursiveFieldMaxDepth"
+"""Name of the option for the levels of a record that contains itself."""
 INVALID_UTF8 = "invalidUtf8"
+"""Name of the option for strings that are not UTF-8."""
 MAX_BLOCK_BYTES = "maxBlockBytes"
+"""Name of the option for `block_bytes`."""
 MAX_BATCH_BYTES = "maxBatchBytes"
+"""Name of the option for `batch_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,7 @@ class ReadLimits:
 
 
 DEFAULT_LIMITS = ReadLimits()
+"""The limits of a read for which no option sets others."""
 
 
 class BeyondLimitError(Exception):

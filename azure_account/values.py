@@ -53,6 +53,7 @@ class Unknown:
 
 
 Outcome: TypeAlias = Done | Conflict | Missing | Unknown
+"""What a conditional write has come to."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,9 @@ class Condition:
 
 
 ALWAYS = Condition()
+"""Write whatever is stored."""
 IF_ABSENT = Condition(if_absent=True)
+"""Write only if there is no blob or entity of that name."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Bytes: TypeAlias = "bytes | bytearray | memoryview"
 MAGIC = b"Obj\x01"
 SYNC_SIZE = 16
+"""Bytes of a sync marker."""
 
 _SCHEMA = "avro.schema"
 _CODEC = "avro.codec"

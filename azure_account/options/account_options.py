@@ -108,3 +108,4 @@ ACCOUNT_OPTIONS = OptionTable(
         Option("retryDeadlineMs", milliseconds(1), 120_000, "No retry begins later than this.", _RETRY),
     )
 )
+"""The options that name an account and its credentials, and how its requests are made."""
