@@ -91,7 +91,7 @@ check: lint ## what CI runs: `make lint`, `make test`, `make spark`
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory spark
 
-bench: setup-bench-test-azurite-native-pyspark40 ## run all benchmarks
+bench: setup-bench-test-notebooks-azurite-native-pyspark40 ## run all benchmarks
 	@$(BIN)/python -m benchmarks
 
 year: setup-bench-test-notebooks-native ## a year of one-minute batches, played in memory: requests, sizes, reads; a plot (DAYS=365)

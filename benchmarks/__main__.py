@@ -34,6 +34,7 @@ class Section(StrEnum):
     CONTROL = "control"
     COORDINATION = "coordination"
     KILLS = "kills"
+    GROWTH = "growth"
 
 
 MODULES = {
@@ -52,6 +53,7 @@ MODULES = {
     Section.CONTROL: "benchmarks.spark_control",
     Section.COORDINATION: "benchmarks.coordination",
     Section.KILLS: "benchmarks.kills.section",
+    Section.GROWTH: "benchmarks.growth.section",
 }
 
 
@@ -66,6 +68,7 @@ def main(  # noqa: PLR0913, PLR0917 - the options of a command
         int | None, typer.Option(min=1, help="Rows that the adjunct store enriches, or of small blobs.")
     ] = None,
     kills: Annotated[int, typer.Option(min=1, help="How often the job of each sink is killed.")] = 20,
+    quick: Annotated[bool, typer.Option("--quick", help="Growth: fewer and smaller points.")] = False,
     state_mib: Annotated[list[int] | None, typer.Option(min=1, help="Sizes of stores to back up, in MiB.")] = None,
 ) -> None:
     """Measure what the connector costs beside its peers. Ratios are of one run; compare no figures of two."""
@@ -80,6 +83,7 @@ def main(  # noqa: PLR0913, PLR0917 - the options of a command
             Section.ADJUNCT: {"keys": keys, "rows": rows},
             Section.COMPACTION: {"rows": rows},
             Section.KILLS: {"kills": kills},
+            Section.GROWTH: {"quick": quick},
         }
         given = {name: value for name, value in sizes.get(section, {}).items() if value}
         reports = import_module(MODULES[section]).run(rounds, copies, **given)
