@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from azure_account import names
 from azure_account.retrying.retry_loop import Request, RetryLoop
-from azure_account.values import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome
+from azure_account.values import ALWAYS, NO_ATTRIBUTES, BlobContent, Done, Outcome, Relocation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from azure_account.service import BlobService
-    from azure_account.values import BlobAttributes, BlobProperties, Bytes, Condition, Relocation
+    from azure_account.values import BlobAttributes, BlobProperties, Bytes, Condition
 
 # Bytes of one GET: little is repeated after a lost connection, and an attempt stays within its time limit.
 READ_CHUNK_BYTES = 32 * 1024 * 1024
@@ -27,12 +27,11 @@ READ_CHUNK_BYTES = 32 * 1024 * 1024
 class BlobContainer:
     """One container. Blob names are not URL-encoded. All methods block until they are done; all are thread-safe."""
 
-    def __init__(self, name: str, service: BlobService, retry_loop: RetryLoop) -> None:
+    def __init__(self, name: str, service: BlobService, retry_loop: RetryLoop, *relocations: Relocation) -> None:
         self.name = name
         self._service = service
         self._retry_loop = retry_loop
-        self.is_relocated = False
-        """Whether some folders of it are elsewhere."""
+        self._relocations, self._own = relocations, Relocation("", name, "")
         self.lists_from_name = True
         """Whether listings begin at `start_from`, as far as is known: an older service begins with the first name."""
 
@@ -50,14 +49,25 @@ class BlobContainer:
         return f"BlobContainer({self.url})"
 
     def relocated(self, *relocations: Relocation) -> BlobContainer:
-        """The same container, with some folders, if any, that are elsewhere in the account: see `relocated`."""
-        if not relocations:
-            return self
-        from azure_account.relocated import RelocatedService  # noqa: PLC0415 - few containers have such folders
+        """The container with some folders, if any, elsewhere in the account. Nothing is copied to or from these."""
+        return BlobContainer(self.name, self._service, self._retry_loop, *relocations)
 
-        found = BlobContainer(self.name, RelocatedService(self._service, relocations), self._retry_loop)
-        found.is_relocated = True
-        return found
+    @property
+    def is_relocated(self) -> bool:
+        """Whether some folders of it are elsewhere."""
+        return bool(self._relocations)
+
+    def _place(self, blob: str) -> Relocation:
+        """Where names that begin like this one are."""
+        for each in self._relocations:
+            if blob.startswith(each.prefix):
+                return each
+        return self._own
+
+    def _at(self, blob: str) -> tuple[str, str]:
+        """Container and name of a blob, as the service has it."""
+        place = self._place(blob)
+        return place.container, place.there(blob)
 
     def create(self) -> bool:
         """Create the container if it is absent. True if this call created it."""
@@ -82,7 +92,7 @@ class BlobContainer:
         """
         names.check_block(block_id, data)
         request = self._request("stage_block", blob)
-        self._retry_loop.repeat(request, lambda: self._service.stage_block(self.name, blob, block_id, data))
+        self._retry_loop.repeat(request, lambda: self._service.stage_block(*self._at(blob), block_id, data))
 
     def commit_block_list(
         self,
@@ -97,7 +107,7 @@ class BlobContainer:
         names.check_attributes(attributes)
         return self._retry_loop.write(
             self._request("commit_block_list", blob),
-            lambda: self._service.commit_block_list(self.name, blob, block_ids, attributes, condition),
+            lambda: self._service.commit_block_list(*self._at(blob), block_ids, attributes, condition),
             conditional=condition != ALWAYS,
         )
 
@@ -114,7 +124,7 @@ class BlobContainer:
         names.check_attributes(attributes)
         return self._retry_loop.write(
             self._request("put", blob),
-            lambda: self._service.put(self.name, blob, data, attributes, condition, lease_id),
+            lambda: self._service.put(*self._at(blob), data, attributes, condition, lease_id),
             conditional=condition != ALWAYS or lease_id is not None,
         )
 
@@ -141,37 +151,52 @@ class BlobContainer:
 
     def properties(self, blob: str) -> BlobProperties | None:
         """Properties of a committed blob; None if it does not exist."""
-        return self._retry_loop.find(
-            self._request("properties", blob), lambda: self._service.properties(self.name, blob), None
+        found = self._retry_loop.find(
+            self._request("properties", blob), lambda: self._service.properties(*self._at(blob)), None
         )
+        return None if found is None else self._place(blob).back(found)
 
     def age(self, blob: str) -> float | None:
         """Seconds since a committed blob was last written, by the service's clock; None if it does not exist."""
-        return self._retry_loop.find(self._request("age", blob), lambda: self._service.age(self.name, blob), None)
+        return self._retry_loop.find(self._request("age", blob), lambda: self._service.age(*self._at(blob)), None)
 
     def block_ids(self, blob: str) -> Sequence[str]:
         """The ids of a blob's committed blocks, in order; none if it does not exist or was not made of blocks."""
         return self._retry_loop.find(
-            self._request("block_ids", blob), lambda: self._service.block_ids(self.name, blob), ()
+            self._request("block_ids", blob), lambda: self._service.block_ids(*self._at(blob)), ()
         )
 
     def list(
         self, prefix: str = "", *, start_from: str | None = None, uncommitted: bool = False, tags: bool = False
     ) -> Iterator[BlobProperties]:
-        """Blobs whose name begins with `prefix`, in name order, from the name `start_from` on."""
+        """Blobs whose name begins with `prefix`, in name order, from the name `start_from` on.
+
+        Those of folders that are elsewhere come last.
+        """
+        place = self._place(prefix)
+        below = [each for each in self._relocations if each.prefix.startswith(prefix)] if place is self._own else []
+        for each in (place, *below):
+            for blob in self._listed(each, prefix, start_from, uncommitted=uncommitted, tags=tags):
+                if (start_from is None or blob.name >= start_from) and self._place(blob.name) is each:
+                    yield self._with_state(blob) if uncommitted else blob
+
+    def _listed(
+        self, place: Relocation, prefix: str, start_from: str | None, *, uncommitted: bool, tags: bool
+    ) -> Iterator[BlobProperties]:
+        """Blobs of one place. They may begin before the name `start_from`."""
         request, marker = Request("list_tags" if tags else "list", self.name, prefix), None
+        there = place.there(max(prefix, place.prefix, key=len))
+        start = None if start_from is None or not start_from.startswith(place.prefix) else place.there(start_from)
         while True:
             page = self._retry_loop.repeat(
                 request,
                 lambda marker=marker: self._service.list_page(  # type: ignore[misc]
-                    self.name, prefix, start_from, marker, uncommitted=uncommitted, tags=tags
+                    place.container, there, start, marker, uncommitted=uncommitted, tags=tags
                 ),
             )
-            if start_from is not None and page.items and page.items[0].name < start_from:
+            if start is not None and page.items and page.items[0].name < start:
                 self.lists_from_name = False
-            for item in page.items:
-                if start_from is None or item.name >= start_from:
-                    yield self._with_state(item) if uncommitted else item
+            yield from map(place.back, page.items)
             marker = page.marker
             if marker is None:
                 return
@@ -185,7 +210,7 @@ class BlobContainer:
         """
         return self._retry_loop.write(
             self._request("delete", blob),
-            lambda: self._service.delete(self.name, blob, condition, lease_id),
+            lambda: self._service.delete(*self._at(blob), condition, lease_id),
             conditional=condition != ALWAYS or lease_id is not None,
             absent_is=Done(),
         )
@@ -212,19 +237,19 @@ class BlobContainer:
         blob absent, because it keeps what was deleted as a version: read the blob before you rely on it.
         """
         return self._retry_loop.write(
-            self._request("undelete", blob), lambda: self._service.undelete(self.name, blob), conditional=False
+            self._request("undelete", blob), lambda: self._service.undelete(*self._at(blob)), conditional=False
         )
 
     def tags(self, blob: str) -> Mapping[str, str]:
         """The blob's index tags. `NotFoundError` if the blob does not exist."""
-        return self._retry_loop.repeat(self._request("tags", blob), lambda: self._service.tags(self.name, blob))
+        return self._retry_loop.repeat(self._request("tags", blob), lambda: self._service.tags(*self._at(blob)))
 
     def set_tags(self, blob: str, tags: Mapping[str, str]) -> Outcome:
         """Replace the blob's index tags."""
         names.check_tags(tags)
         return self._retry_loop.write(
             self._request("set_tags", blob),
-            lambda: self._service.set_tags(self.name, blob, tags),
+            lambda: self._service.set_tags(*self._at(blob), tags),
             conditional=False,
         )
 
@@ -236,25 +261,25 @@ class BlobContainer:
         names.check_lease(lease_id, seconds)
         return self._retry_loop.once(
             self._request("acquire_lease", blob),
-            lambda: self._service.acquire_lease(self.name, blob, lease_id, seconds),
+            lambda: self._service.acquire_lease(*self._at(blob), lease_id, seconds),
         )
 
     def renew_lease(self, blob: str, lease_id: str) -> Outcome:
         """Renew the lease. `Conflict` if another holder has it, or it was broken."""
         names.check_lease(lease_id)
         request = self._request("renew_lease", blob)
-        return self._retry_loop.once(request, lambda: self._service.renew_lease(self.name, blob, lease_id))
+        return self._retry_loop.once(request, lambda: self._service.renew_lease(*self._at(blob), lease_id))
 
     def release_lease(self, blob: str, lease_id: str) -> Outcome:
         """Release the lease."""
         names.check_lease(lease_id)
         request = self._request("release_lease", blob)
-        return self._retry_loop.once(request, lambda: self._service.release_lease(self.name, blob, lease_id))
+        return self._retry_loop.once(request, lambda: self._service.release_lease(*self._at(blob), lease_id))
 
     def break_lease(self, blob: str) -> Outcome:
         """Break the lease at once, even if another process holds it."""
         request = self._request("break_lease", blob)
-        return self._retry_loop.once(request, lambda: self._service.break_lease(self.name, blob))
+        return self._retry_loop.once(request, lambda: self._service.break_lease(*self._at(blob)))
 
     def _with_state(self, item: BlobProperties) -> BlobProperties:
         """The item with `committed` set right: a listing does not distinguish an empty blob from an uncommitted one."""
@@ -268,4 +293,6 @@ class BlobContainer:
 
     def _range(self, blob: str, start: int, length: int, if_match: str | None) -> BlobContent:
         request = self._request("get", blob)
-        return self._retry_loop.repeat(request, lambda: self._service.get(self.name, blob, start, length, if_match))
+        found = self._retry_loop.repeat(request, lambda: self._service.get(*self._at(blob), start, length, if_match))
+        place = self._place(blob)
+        return found if place is self._own else replace(found, properties=place.back(found.properties))

@@ -143,6 +143,10 @@ class Relocation:
     container: str
     to: str
 
+    def there(self, name: str) -> str:
+        """The name that a blob has in the other container."""
+        return self.to + name[len(self.prefix) :]
+
     def back(self, blob: BlobProperties) -> BlobProperties:
         """A blob of the other container under the name that it has here."""
-        return replace(blob, name=self.prefix + blob.name[len(self.to) :])
+        return blob if self.to == self.prefix else replace(blob, name=self.prefix + blob.name[len(self.to) :])
