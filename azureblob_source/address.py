@@ -30,6 +30,13 @@ def stream_address(path: str | None, container: str | None, stream: str | None) 
     return merged
 
 
+def stream_of(path: str, where: object) -> str:
+    """The stream at the path of a location. `ConfigurationError` if it names none, or the name is not possible."""
+    if not path:
+        raise ConfigurationError(f"{where} names no stream. Give `container/stream`.")
+    return check_stream(path, option="where")
+
+
 def log_place(path: str | None, stream: Address) -> tuple[Relocation, ...]:
     """Where the log of a stream is, with its schemas and checkpoints, by option `logPath`; none: in the stream."""
     if path is None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from azure_account.location import Location
+from azureblob_source.address import stream_of
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.naming import check_stream
 from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.audit.findings import Audit, Finding, Kind, Pending
 from foundation.arguments import Wait, checked
-from foundation.errors import ConfigurationError
 
 _DAY = 24 * 3600.0
 
@@ -27,10 +26,8 @@ def audit_stream(where: Location, *, older_than: Wait = _DAY, history: bool = Fa
     Writers, readers and maintenance may work meanwhile. `NotFoundError` if the stream has no log; `ConflictError` if it
     is deleted meanwhile.
     """
-    if not where.path:
-        raise ConfigurationError(f"{where} names no stream. Give `container/stream`.")
-    check_stream(where.path, option="where")
-    return audit(CommitLog(where.open(), where.path), timedelta(seconds=older_than), history=history)
+    stream = stream_of(where.path, where)
+    return audit(CommitLog(where.open(), stream), timedelta(seconds=older_than), history=history)
 
 
 __all__ = ["Audit", "Finding", "Kind", "Pending", "audit_stream"]

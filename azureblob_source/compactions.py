@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from azureblob_source.address import stream_of
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.compaction import (
     CompactionResult,
@@ -17,13 +18,11 @@ from azureblob_source.log.compaction import (
     plan_compaction,
     staged_here,
 )
-from azureblob_source.log.naming import check_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import refresh_table
 from foundation.clock import SYSTEM_CLOCK, utc
-from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,13 +49,11 @@ def compact_stream(
 
     Call it while others write and read. `NotFoundError` if the stream has no log.
     """
-    if not where.path:
-        raise ConfigurationError(f"{where} names no stream. Give `container/stream`.")
-    container = where.open()
-    log = CommitLog(container, check_stream(where.path, option="where"))
+    stream = stream_of(where.path, where)
+    log = CommitLog(where.open(), stream)
     rules = CompactionRules(utc(SYSTEM_CLOCK) - older_than, most_bytes=most_bytes)
     stage = None if spark is None else partial(_staged_by_tasks, spark, where)
-    publisher, done = Publisher(container), CompactionResult()
+    publisher, done = Publisher(log.container), CompactionResult()
     draft = partial(new_draft, SYSTEM_CLOCK, None)
     while True:
         plan = plan_compaction(log, rules, checkpoints.last_published(log).version)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from azure_account.location import Location
+from azureblob_source.address import stream_of
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.naming import check_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.restore import restore
 from azureblob_source.maintenance.drafts import new_draft
@@ -16,7 +16,7 @@ from azureblob_source.maintenance.iceberg import refresh_table
 from azureblob_source.maintenance.restoring import restored_version
 from foundation.arguments import Epoch, Natural, checked
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import AzureBlobError, ConfigurationError
+from foundation.errors import AzureBlobError
 
 logger = logging.getLogger("azureblob_source")
 
@@ -44,11 +44,9 @@ def restore_stream(
     kept.
     `NotFoundError` if there is no such version any more. `FencedError` if the stream is at a higher epoch.
     """
-    if not where.path:
-        raise ConfigurationError(f"{where} names no stream. Give `container/stream`.")
-    check_stream(where.path, option="where")
-    container = where.open()
-    log, publisher = CommitLog(container, where.path), Publisher(container)
+    stream = stream_of(where.path, where)
+    log = CommitLog(where.open(), stream)
+    publisher = Publisher(log.container)
     draft = replace(new_draft(SYSTEM_CLOCK, epoch), keep=keep_replaced)
     entry = restore(log, restored_version(log, version, time), draft, publisher)
     try:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from azure_account.location import Location
+from azureblob_source.address import stream_of
 from azureblob_source.log.entry import Transaction
-from azureblob_source.log.naming import check_stream
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from foundation.arguments import Epoch, Name, Range, checked
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConfigurationError
 
 
 @checked
@@ -34,10 +33,7 @@ def revert_batches(
     goes on writing. `ConfigurationError` if one of them replaced all earlier rows (`outputMode("complete")`).
     `FencedError` if the stream is at a higher epoch.
     """
-    if not where.path:
-        raise ConfigurationError(f"{where} names no stream. Give `container/stream`.")
-    check_stream(where.path, option="where")
-    container = where.open()
-    plan = plan_revert(container, where.path, Transaction(query, after))
+    stream, container = stream_of(where.path, where), where.open()
+    plan = plan_revert(container, stream, Transaction(query, after))
     carry_out(container, plan, lambda: new_draft(SYSTEM_CLOCK, epoch), Publisher(container))
     return plan.batches
