@@ -156,7 +156,7 @@ class Adopter:
             there = self.log.put(self.log.next_entry(None, draft, -1))
         except ConfigurationError as refusal:
             step = "Grant the permission to write there, or set option `logPath` to a folder that may be written to."
-            raise ConfigurationError("begin the log of", self._place, refusal.failure, step) from refusal
+            raise ConfigurationError("begin the log of", self.log.place, refusal.failure, step) from refusal
         if there.write_id == draft.write_id:
             text = "%s: a log begins, which adopts blobs of other programs from %s on"
             logger.info(text, self.log.stream, since or "the first")
@@ -256,7 +256,7 @@ class Adopter:
                 head = self.log.refresh()
             if head is None or head.log_id != self._log_id:
                 step = "Run it again: another log begins, which adopts all blobs from its start on."
-                raise ConflictError("adopt blobs of", self._place, "the log was deleted meanwhile", step)
+                raise ConflictError("adopt blobs of", self.log.place, "the log was deleted meanwhile", step)
             self._learn(head)
         return 0
 
@@ -274,10 +274,6 @@ class Adopter:
         if (there.version + 1) % self.settings.checkpoint_interval == 0:
             checkpoint_in_commit(self.log, there)
         return True
-
-    @property
-    def _place(self) -> str:
-        return f"{self.log.stream} in {self.log.container.url}"
 
     def _look_at(self, blob: FoundBlob, found: Found) -> LookedAt | None:
         """The blob, if it can be adopted. A verdict that stays is remembered."""

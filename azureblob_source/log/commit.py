@@ -239,7 +239,7 @@ def _check_not_taken_back(log: CommitLog, last: LastCommitted, draft: Draft) -> 
     of_log, of_draft = last.batch_version, draft.batch_version
     is_later = of_log is None or of_draft is None or of_draft > of_log
     if draft.transaction is not None and (draft.replaces is not None or not is_later):
-        raise taken_back_error(draft.transaction, f"{log.stream} in {log.container.url}")
+        raise taken_back_error(draft.transaction, log.place)
 
 
 def taken_back_error(transaction: Transaction, place: str) -> ConflictError:

@@ -204,7 +204,7 @@ class CommitLog:
             "that is there now, without the batches that it wrote before. A batch read: load it again. A streaming "
             "read: start it with a new checkpoint."
         )
-        return ConflictError("use the log of", self._place, cause, step)
+        return ConflictError("use the log of", self.place, cause, step)
 
     def _reset(self) -> None:
         """Drop everything that is known of the log."""
@@ -314,7 +314,7 @@ class CommitLog:
         first, name = self.refresh_boundary().first, log_name(self.stream, at.list_version)
         if first > at.list_version or (self._find_oldest(first) or 0) < at.list_version:
             cause = f"{name}, which lists the transactions that are committed, is missing"
-            raise NotFoundError("use the log of", self._place, cause, "Restore it (soft delete).")
+            raise NotFoundError("use the log of", self.place, cause, "Restore it (soft delete).")
         logger.warning("the log was shortened by hand: transactions that only %s listed are forgotten", name)
 
     def _entry_before(self, entry: LogEntry) -> LogEntry | None:
@@ -325,7 +325,8 @@ class CommitLog:
             return None
 
     @property
-    def _place(self) -> str:
+    def place(self) -> str:
+        """The stream and its container, for messages."""
         return f"{self.stream} in {self.container.url}"
 
     def check_no_files(self, *, own_are_right: bool) -> None:
@@ -541,7 +542,7 @@ class CommitLog:
             self._withdraw(put)
         raise ConflictError(
             "commit",
-            f"version {put.version} of {self._place}",
+            f"version {put.version} of {self.place}",
             f"since this writer last looked, a vacuum has made {boundary.first} the first version",
             "This version commits nothing: run the batch again.",
         )
@@ -629,13 +630,12 @@ class CommitLog:
 
 def adoption_error(log: CommitLog, operation: str, head: LogEntry) -> ConfigurationError:
     """The error for a change of another kind than its log is of."""
-    place = f"{log.stream} in {log.container.url}"
     if head.adopts:
         cause = "the log names blobs that another program has written, which are never changed or deleted"
         step = "Write to another stream; read this one to have its rows there too."
-        return ConfigurationError(f"{operation}: write to", place, cause, step)
+        return ConfigurationError(f"{operation}: write to", log.place, cause, step)
     step = "Read it without `adoptFolder`. Blobs of other programs in it: `python -m azureblob_source ls` names them."
-    return ConfigurationError("adopt blobs of", place, "the folder is a stream, with a log of its own", step)
+    return ConfigurationError("adopt blobs of", log.place, "the folder is a stream, with a log of its own", step)
 
 
 def _after_an_unknown_put(entry: LogEntry) -> str:

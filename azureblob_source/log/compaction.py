@@ -304,7 +304,7 @@ def compact(
             made = commit_relocation(log, new_blob, replace(publisher, etags=staged.etags), plan.version)
         elif not _is_outdated(log, group, new, plan.version):
             cause, step = "one of its blobs is gone", "Run `repair` to see which, and restore it (soft delete)."
-            raise NotFoundError("compact", f"{log.stream} in {log.container.url}", cause, step)
+            raise NotFoundError("compact", log.place, cause, step)
         done = done.with_group(made)
         progress(group.bytes)
     return done

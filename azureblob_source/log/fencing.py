@@ -26,7 +26,7 @@ def check_epoch(log: CommitLog, head: LogEntry | None, epoch: int | None, outcom
     own = "carries none" if epoch is None else f"has epoch {epoch}"
     cause = f"the stream is at epoch {head.epoch} (version {head.version} of its log), this writer {own}"
     step = f"Another writer has taken over: stop this one. {outcome}"
-    raise FencedError("commit to", f"{log.stream} in {log.container.url}", cause, step)
+    raise FencedError("commit to", log.place, cause, step)
 
 
 def publish_unless_fenced(

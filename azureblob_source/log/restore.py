@@ -130,7 +130,7 @@ def restoration(log: CommitLog, version: int) -> Restoration:
     """
     if is_batch_log(log.stream):
         step = "Restore its streams, each by its own version."
-        raise ConfigurationError("restore", _place(log), "it is a batch log, which has no rows", step)
+        raise ConfigurationError("restore", log.place, "it is a batch log, which has no rows", step)
     head = check_version(log, version)
     to = head if version == head.version else log.read(version)
     now = _live_at(log, head.version)
@@ -216,7 +216,7 @@ def _kept_rows(
     gzipped = next((each.blob.name for each in found if each.blob.name.endswith(".gz")), None)
     if gzipped is not None:
         cause, step = f"{gzipped} is gzipped, and is kept for reads only", "Read the version, and write its rows."
-        raise ConfigurationError("restore", f"version {version} of {_place(log)}", cause, step)
+        raise ConfigurationError("restore", f"version {version} of {log.place}", cause, step)
     return tuple(found), needed
 
 
@@ -271,7 +271,7 @@ def _check_planned(log: CommitLog, planned: int, head: LogEntry) -> None:
     written = next((entry.version for entry in later if any(not blob.moved for blob in entry.blobs)), None)
     if written is not None:
         cause, step = f"version {written} was written after the restore was planned", "Stop the writers, or look again."
-        raise ConflictError("restore", _place(log), cause, step)
+        raise ConflictError("restore", log.place, cause, step)
 
 
 def _deleted(
@@ -286,13 +286,9 @@ def _deleted(
             names |= {blob.name for blob in entry.blobs if not rows.isdisjoint(map(_added, blob.moved))}
     cause = f"version {last} has deleted rows that it has, those of {lost[0][0].name} among them"
     return ConfigurationError(
-        "restore", f"version {version} of {_place(log)}", cause, f"Restore version {last} or a later one."
+        "restore", f"version {version} of {log.place}", cause, f"Restore version {last} or a later one."
     )
 
 
 def _added(rows: MovedRows) -> _Rows:
     return rows.name, rows.version
-
-
-def _place(log: CommitLog) -> str:
-    return f"{log.stream} in {log.container.url}"

@@ -93,7 +93,7 @@ def _entry(
     unplanned = [entry.version for entry in taken_back if entry.version not in planned]
     if unplanned:
         cause = f"version {unplanned[0]} was written after the revert was planned"
-        raise ConflictError("revert", _place(log), cause, "Stop the query, then look again.")
+        raise ConflictError("revert", log.place, cause, "Stop the query, then look again.")
     versions = tuple(entry.version for entry in taken_back)
     moved = [] if of_streams else _moved(log, versions)
     removed = [] if of_streams else [blob.removal for entry in taken_back for blob in entry.blobs]
@@ -193,7 +193,7 @@ def batches_among(log: CommitLog, entries: Sequence[LogEntry], last: Transaction
             rows = "all earlier rows" if entry.operation == "overwrite" else "earlier rows of its partitions"
             cause = f"{entry.transaction} (version {entry.version}) has replaced {rows}, which are deleted"
             step = "Start the query with a new checkpoint: its batches replace these rows again."
-            raise ConfigurationError("revert", _place(log), cause, step)
+            raise ConfigurationError("revert", log.place, cause, step)
     return taken_back
 
 
@@ -246,7 +246,7 @@ def _check_all_kept(log: CommitLog, last: Transaction, oldest: LogEntry) -> None
     if removed > last.version:
         cause = f"a vacuum has removed the versions below {oldest.version}, which had batch {removed} of {last.id}"
         step = f"Restore a newer checkpoint, or revert to batch {removed} or a later one."
-        raise ConflictError("revert", _place(log), cause, step)
+        raise ConflictError("revert", log.place, cause, step)
 
 
 def _last_kept(log: CommitLog, entries: Sequence[LogEntry], last: Transaction) -> int:
@@ -263,7 +263,3 @@ def _refuses_parts(log: CommitLog, last: Transaction, batch_version: int | None)
     newest = log.remembered(last)
     refused = None if newest is None else newest.batch_version
     return batch_version is None or (refused is not None and refused >= batch_version)
-
-
-def _place(log: CommitLog) -> str:
-    return f"{log.stream} in {log.container.url}"

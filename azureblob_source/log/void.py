@@ -199,7 +199,7 @@ def _drop_refused_blob(log: CommitLog, entry: LogEntry, publisher: Publisher, fa
 
 
 def _version(log: CommitLog, entry: LogEntry) -> str:
-    return f"version {entry.version} of {log.stream} in {log.container.url}"
+    return f"version {entry.version} of {log.place}"
 
 
 def _cause(entry: LogEntry, failed: Sequence[Unpublishable]) -> str:

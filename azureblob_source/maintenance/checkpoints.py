@@ -121,8 +121,7 @@ def last_published(log: CommitLog) -> LogEntry:
     last = Follower(log, math.inf).latest(None, TriggerLimits())
     if last < log.kept_from:
         step = "Wait for the writer, or run `python -m azureblob_source repair`."
-        place = f"{log.stream} in {log.container.url}"
-        raise NotFoundError("read what is published of", place, "no version is published yet", step)
+        raise NotFoundError("read what is published of", log.place, "no version is published yet", step)
     return log.read(last)
 
 

@@ -26,15 +26,14 @@ def make_iceberg_table(log: CommitLog, paths: str, draft: Draft, publisher: Publ
     """
     log.refresh_boundary()
     head = publish_committed(log, draft, publisher)
-    place = f"{log.stream} in {log.container.url}"
     if head is None:
         step = "Check container and stream; `ls` shows what is there."
-        raise NotFoundError("make the Iceberg table of", place, "there is no commit log", step)
+        raise NotFoundError("make the Iceberg table of", log.place, "there is no commit log", step)
     try:
         made = make_table(log, head, paths)
     except NotInIcebergError as reason:
         step = "Read the stream with this package, or write it to another one without that."
-        raise ConfigurationError("make the Iceberg table of", place, str(reason), step) from reason
+        raise ConfigurationError("make the Iceberg table of", log.place, str(reason), step) from reason
     return cast("IcebergTable", made)  # only a step within a commit may be left to a later one
 
 

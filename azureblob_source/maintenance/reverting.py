@@ -98,7 +98,7 @@ def carry_out(
 
 def _no_log(log: CommitLog) -> NotFoundError:
     step = "Check container and stream. If the query has written nothing yet, nothing is to be taken back: start it."
-    return NotFoundError("revert", f"{log.stream} in {log.container.url}", "there is no commit log", step)
+    return NotFoundError("revert", log.place, "there is no commit log", step)
 
 
 def _is_unfinished(log: CommitLog) -> bool:

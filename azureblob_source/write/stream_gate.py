@@ -81,7 +81,7 @@ class StreamGate:
                 "The batch is committed, and its other streams have their rows. Take it back by "
                 f"{self.revert_command(stream, part_of)}, correct the query, and start it again."
             )
-        raise ConfigurationError("write to", f"{stream} in {log.container.url}", refused.cause, step)
+        raise ConfigurationError("write to", log.place, refused.cause, step)
 
     def revert_command(self, stream: str, batch: Transaction) -> str:
         """The command that takes a batch and later ones of its query back."""

@@ -70,7 +70,7 @@ def audit(
     """
     if is_batch_log(log.stream):
         cause, step = "a batch log has no blobs of its own", "Audit the streams that its batches go to."
-        raise ConfigurationError("audit", f"{log.stream} in {log.container.url}", cause, step)
+        raise ConfigurationError("audit", log.place, cause, step)
     return _Auditing(AuditContext(log, older_than.total_seconds()), history, progress).run()
 
 
