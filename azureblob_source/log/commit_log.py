@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from azure_account.readback import ATTEMPTS, request_and_read_back
 from azure_account.values import IF_ABSENT, Condition, Conflict, Done
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from azureblob_source.log.checkpoint.store import LogCheckpointStore
     from azureblob_source.log.entry import Draft, LastCommitted, Transaction
     from foundation.clock import Clock
+
+Found = TypeVar("Found")
 
 logger = logging.getLogger("azureblob_source")
 
@@ -232,16 +234,15 @@ class CommitLog:
 
         One more request if the id was not used lately, and this object does not know which entry lists it.
         """
-        while transaction is not None and (head := self.head()) is not None:
-            try:
-                return self.last_committed(transaction.id, head)
-            except NotFoundError:
-                if self.head() == head:
-                    raise
-        return None
+
+        def read() -> LastCommitted | None:
+            head = None if transaction is None else self.head()
+            return None if head is None or transaction is None else self.last_committed(transaction.id, head)
+
+        return self.unless_removed(read)
 
     def last_committed(self, id_: str, at: LogEntry) -> LastCommitted | None:
-        """The same as of one entry. `NotFoundError` if a vacuum has removed it and the one that lists transactions."""
+        """The newest version of an id as of one entry. `NotFoundError` if a vacuum has removed that and its list."""
         return at.transactions.get(id_) or self._listed_for(at).get(id_)
 
     def linked_after(
@@ -260,13 +261,12 @@ class CommitLog:
 
     def transactions(self) -> dict[str, LastCommitted]:
         """All transactions that the log remembers, as far as the head is known."""
-        while (head := self.head()) is not None:
-            try:
-                return {**self._listed_for(head), **head.transactions}
-            except NotFoundError:
-                if self.head() == head:
-                    raise
-        return {}
+
+        def read() -> dict[str, LastCommitted]:
+            head = self.head()
+            return {} if head is None else {**self._listed_for(head), **head.transactions}
+
+        return self.unless_removed(read)
 
     def next_entry(
         self, head: LogEntry | None, draft: Draft, published_up_to: int, voided: LogEntry | None = None
@@ -412,35 +412,49 @@ class CommitLog:
         return self._recent.get(version)
 
     def recent_entries(self, first: int, last: int) -> list[LogEntry]:
-        """The same as `entries`, but those that this process has put or read lately are not read again."""
+        """As `entries`, but what this process has put or read lately is not read again."""
         return [*self.entries_of(range(first, last + 1), recent=True).values()]
 
     def history(self, last: int | None = None) -> list[LogEntry]:
         """Every entry kept, up to version `last`, by default the head as of now. `NotFoundError` if it is not kept."""
-        while True:
+
+        def read() -> list[LogEntry]:
             oldest, head = self.first(), self.refresh()
             if head is None or oldest is None:
                 return []
             newest = head.version if last is None else last
-            try:
-                return self.entries(min(oldest, newest), newest)
-            except NotFoundError:
-                if newest < oldest or self.kept_from <= oldest:
-                    raise
+            return self.entries(min(oldest, newest), newest)
+
+        return self.unless_removed(read)
 
     def live_entries(self, version: int) -> list[LogEntry]:
         """The entries up to `version` that can have live blobs: those since the last overwrite. Errors as of `read`."""
         last = self.read(version)
-        while True:
+
+        def read() -> list[LogEntry]:
             oldest = max(last.since, self.kept_from)
             if oldest > version:
                 raise self.not_kept(version)
+            return self.entries(oldest, version)
+
+        return self.unless_removed(read)
+
+    def unless_removed(self, read: Callable[[], Found]) -> Found:
+        """What `read` finds. It is called again if a vacuum has removed an entry that it was about to read.
+
+        `NotFoundError` if an entry is missing, and neither the head nor the boundary has moved.
+        """
+        while True:
+            head, kept_from = self._head, self.kept_from
             try:
-                return self.entries(oldest, version)
-            except NotFoundError:  # the oldest were deleted, perhaps by a vacuum while they were read
-                first = self.first()
-                if first is None or not oldest < first <= version:
+                return read()
+            except NotFoundError:
+                if self._head == head and self.kept_from == kept_from:
                     raise
+
+    def has_moved_on(self, head: LogEntry | None, kept_from: int) -> bool:
+        """Whether the head is another one by now, or the boundary above `kept_from`: what was read then may be gone."""
+        return self.refresh() != head or self.kept_from > kept_from
 
     def put(self, entry: LogEntry) -> LogEntry:
         """Put `entry` as its version unless that exists; returns the entry that has the version afterwards.

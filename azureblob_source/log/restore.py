@@ -169,6 +169,7 @@ def restore(
         check_epoch(log, head, draft.epoch)
         if not publish_earlier(log, head, publisher, draft):
             continue
+        kept_from = log.kept_from
         try:
             found = restoration(log, version)
             if planned is not None:
@@ -184,10 +185,10 @@ def restore(
             left += tuple(concurrent_map(back, found.back, _COPIES_AT_ONCE, after_error="wait"))
             restoring = replace(draft, operation="restore", restores=version, removed=removed, blobs=left)
             entry = found.succeeding(log.next_entry(found.head, restoring, found.head.version))
-        except NotFoundError:  # others have removed what the head needs
-            if log.refresh() == head:
-                raise
-            continue
+        except NotFoundError:
+            if log.has_moved_on(head, kept_from):
+                continue
+            raise
         if log.put(entry).write_id == entry.write_id:
             failure = publish_in_effect(log, entry, restoring, publisher)
             if isinstance(failure, NotPublished):

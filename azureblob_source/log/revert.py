@@ -16,6 +16,7 @@ taken back. So a driver that was suspended between the parts of its batch puts n
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.entry import VOIDED, LogEntry, Transaction
@@ -67,9 +68,9 @@ def revert(
                 return None
             entry = _entry(log, head, last, replace(draft, batch_version=batch_version), publisher, planned)
         except NotFoundError:
-            if log.refresh() == head and log.kept_from == kept_from:  # else others have removed what was to be read
-                raise
-            continue
+            if log.has_moved_on(head, kept_from):
+                continue
+            raise
         if entry is not None and log.put(entry).write_id == entry.write_id:
             if not of_streams:
                 publish_in_effect(log, entry, draft, publisher)
@@ -186,7 +187,7 @@ def batches_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
 
 
 def batches_among(log: CommitLog, entries: Sequence[LogEntry], last: Transaction) -> list[LogEntry]:
-    """The same, of what `entries_after` has read."""
+    """What `batches_after` returns, by what `entries_after` has read."""
     taken_back = [entry for entry in entries_in_effect(entries) if is_after(entry, last)]
     for entry in taken_back:
         if entry.overwrites:
@@ -199,29 +200,22 @@ def batches_among(log: CommitLog, entries: Sequence[LogEntry], last: Transaction
 
 def entries_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
     """All entries, also of others, after the last one of a batch up to `last`. Errors as of `batches_after`."""
-    while True:
-        head = log.head()
-        if head is None or not has_batches_after(log, last):
-            return []
-        oldest = log.first() or 0
-        if log.head() != head:
-            continue
-        try:
-            return _entries_after(log, last, oldest, head.version)
-        except NotFoundError:
-            if log.kept_from <= oldest:  # else a vacuum has removed what was to be read
-                raise
+    return log.unless_removed(partial(_entries_after, log, last))
 
 
-def _entries_after(log: CommitLog, last: Transaction, oldest: int, until: int) -> list[LogEntry]:
-    """The same, of those from version `oldest` to `until`. `NotFoundError` if one of them is not kept."""
+def _entries_after(log: CommitLog, last: Transaction) -> list[LogEntry]:
+    """What `entries_after` returns. `NotFoundError` if a vacuum removes one of the entries meanwhile."""
+    if not has_batches_after(log, last):
+        return []
+    oldest, head = log.first() or 0, log.head()
+    until = -1 if head is None else head.version
     found: list[LogEntry] = []
     reached = False
     while until >= oldest and not reached:
         some = log.entries(max(oldest, until - _AT_ONCE + 1), until)
         reached = any(_is_up_to(entry, last) for entry in some)
         found, until = some + found, some[0].version - 1
-    if not reached and oldest > 0:
+    if found and not reached and oldest > 0:
         _check_all_kept(log, last, found[0])
     return found[max((at for at, entry in enumerate(found, 1) if _is_up_to(entry, last)), default=0) :]
 

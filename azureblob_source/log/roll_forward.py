@@ -60,9 +60,9 @@ def publish_earlier(log: CommitLog, head: LogEntry | None, publisher: Publisher,
     try:
         unpublished = log.entries(first, head.version)
     except NotFoundError:
-        if log.refresh() == head and log.kept_from <= first:
-            raise
-        return False
+        if log.has_moved_on(head, first):
+            return False
+        raise
     for entry in entries_in_effect(unpublished):
         failed = publisher.publish(entry, log.stream)
         if failed:

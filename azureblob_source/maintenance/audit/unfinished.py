@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from azureblob_source.log.live import is_visible
 from azureblob_source.maintenance.audit.findings import Finding, Kind, Pending
 from azureblob_source.maintenance.audit.looking import is_staged
-from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,18 +68,15 @@ def _unfinished(context: AuditContext, view: LogView, entry: LogEntry) -> _Unfin
 def _undone_since(context: AuditContext, view: LogView) -> tuple[frozenset[int], frozenset[str]]:
     """Versions that are revoked or vacuumed since the view, and names of blobs that entries after it remove."""
     log = context.log
-    while True:
+
+    def read() -> list[LogEntry]:
         head = log.refresh()
-        first = max(view.head.version + 1, log.kept_from)
-        try:
-            later = [] if head is None else log.entries(first, head.version)
-        except NotFoundError:
-            if log.kept_from <= first:  # else a vacuum has removed what was to be read
-                raise
-            continue
-        vacuumed = frozenset(entry.version for entry in view.unpublished if entry.version < log.kept_from)
-        undone = vacuumed.union(*(entry.revoked for entry in later))
-        return undone, frozenset(removal.name for entry in later for removal in entry.removed)
+        return [] if head is None else log.entries(max(view.head.version + 1, log.kept_from), head.version)
+
+    later = log.unless_removed(read)
+    vacuumed = frozenset(entry.version for entry in view.unpublished if entry.version < log.kept_from)
+    undone = vacuumed.union(*(entry.revoked for entry in later))
+    return undone, frozenset(removal.name for entry in later for removal in entry.removed)
 
 
 def still_to_delete(context: AuditContext, awaited: Mapping[int, int]) -> list[Pending]:
