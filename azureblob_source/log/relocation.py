@@ -12,8 +12,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
-from azureblob_source.log.void import voided_batch_error
+from azureblob_source.log.roll_forward import publish_earlier, publish_own
 from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -40,13 +39,8 @@ def commit_relocation(log: CommitLog, draft: Draft, publisher: Publisher, planne
         if head is None or is_outdated(log, draft, planned_at):
             return None
         entry = log.next_entry(head, draft, head.version)
-        if log.put(entry).write_id != draft.write_id:
-            continue
-        failure = publish_in_effect(log, entry, draft, publisher)
-        if isinstance(failure, NotPublished):
-            raise voided_batch_error(log, entry, failure.blobs)
-        log.notes.published(entry.version)
-        return entry
+        if log.put(entry).write_id == draft.write_id:
+            return publish_own(log, entry, draft, publisher)
 
 
 def is_outdated(log: CommitLog, draft: Draft, planned_at: int) -> bool:

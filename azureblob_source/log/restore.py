@@ -24,9 +24,8 @@ from azureblob_source.log.moving import copy_of, moved_rows, part_of
 from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.publish import still_there
 from azureblob_source.log.relocation import compactions_after
-from azureblob_source.log.roll_forward import NotPublished, publish_earlier, publish_in_effect
+from azureblob_source.log.roll_forward import publish_earlier, publish_own
 from azureblob_source.log.stored_entries import find_entry
-from azureblob_source.log.void import voided_batch_error
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 from foundation.parallel import concurrent_map
 
@@ -190,11 +189,7 @@ def restore(
                 continue
             raise
         if log.put(entry).write_id == entry.write_id:
-            failure = publish_in_effect(log, entry, restoring, publisher)
-            if isinstance(failure, NotPublished):
-                raise voided_batch_error(log, entry, failure.blobs)
-            log.notes.published(entry.version)
-            return entry
+            return publish_own(log, entry, restoring, publisher)
 
 
 def _kept_rows(

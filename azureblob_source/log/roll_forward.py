@@ -15,7 +15,7 @@ from azureblob_source.log.entry import AnyEntry, GoneEntry
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.live import entries_in_effect, first_unpublished
 from azureblob_source.log.status import Published, Replaced, Status, Unpublished, status_of
-from azureblob_source.log.void import ToVoid, check_may_void, void
+from azureblob_source.log.void import ToVoid, check_may_void, void, voided_batch_error
 from foundation.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -100,6 +100,15 @@ def publish_in_effect(
                 return NotPublished(failed)
             status = status_of(log, entry)  # another process has published it, or was first to append
     return _result(status, failed)
+
+
+def publish_own(log: CommitLog, entry: LogEntry, draft: Draft, publisher: Publisher) -> LogEntry:
+    """Publish the draft's own entry; returns it. `ConflictError` if it cannot be published: it is voided then."""
+    failure = publish_in_effect(log, entry, draft, publisher)
+    if isinstance(failure, NotPublished):
+        raise voided_batch_error(log, entry, failure.blobs)
+    log.notes.published(entry.version)
+    return entry
 
 
 def _publish_and_look_again(
