@@ -35,10 +35,10 @@ from arrow_avro.decoding.buffers import (
 from arrow_avro.decoding.decimals import decimals
 from arrow_avro.decoding.duplicate_keys import entries_to_keep
 from arrow_avro.decoding.memory_bounds import item_bytes
-from arrow_avro.decoding.plan import DamagedValueError, Plan, UnrepresentableValueError, UnresolvedError
 from arrow_avro.decoding.program import INT32_MAX, MAX_EMPTY_ITEMS
 from arrow_avro.decoding.scan import BodySlice, ScanResult, too_much_text
 from arrow_avro.decoding.scanners import scanner_class
+from arrow_avro.decoding.value_errors import DamagedValueError, UnrepresentableValueError, UnresolvedError
 from arrow_avro.limits import BATCH_BYTES, batch_too_large
 from arrow_avro.types import PRIMITIVE_TYPES
 from foundation.errors import CorruptError
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from arrow_avro.arrow_values import I64, Bytes
     from arrow_avro.decoding.layout import Node
+    from arrow_avro.decoding.plan import Plan
     from arrow_avro.types import AvroType
 
     I32 = npt.NDArray[np.int32]

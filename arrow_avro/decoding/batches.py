@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from arrow_avro.decoding.arrays import EmptyItemBudget, columns
 from arrow_avro.decoding.memory_bounds import arrow_bytes, growth_factor, scanned_bytes
-from arrow_avro.decoding.plan import DamagedValueError
 from arrow_avro.decoding.scan import BodySlice
+from arrow_avro.decoding.value_errors import DamagedValueError
 from arrow_avro.limits import BeyondLimitError, batch_too_large
 from arrow_avro.nested_arrays import batch_of
 from foundation.errors import CorruptError

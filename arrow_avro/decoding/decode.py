@@ -22,10 +22,11 @@ import pyarrow as pa
 from arrow_avro.decoding.batches import BatchAssembler, Body, UnreadableBlockError, run_budget
 from arrow_avro.decoding.error_position import error_position
 from arrow_avro.decoding.legacy_calendar import LegacyCalendar
-from arrow_avro.decoding.plan import DamagedValueError, Record, UnrepresentableValueError, UnresolvedError, ValueRules
+from arrow_avro.decoding.plan import Record, ValueRules
 from arrow_avro.decoding.resolve import followed, resolve
 from arrow_avro.decoding.scanners import Scanner, scanner_class
 from arrow_avro.decoding.superset import superset
+from arrow_avro.decoding.value_errors import DamagedValueError, UnrepresentableValueError, UnresolvedError
 from arrow_avro.files import block_codecs
 from arrow_avro.files.container_file import InMemorySource, blocks, read_header
 from arrow_avro.files.gzipped import GunzippedSource, is_gzip

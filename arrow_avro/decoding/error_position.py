@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arrow_avro.decoding.arrays import columns
-from arrow_avro.decoding.plan import DamagedValueError, Record, UnrepresentableValueError, UnresolvedError
+from arrow_avro.decoding.plan import Record
 from arrow_avro.decoding.scan import BodySlice
 from arrow_avro.decoding.scanners import Scanner, scanner_class
+from arrow_avro.decoding.value_errors import DamagedValueError, UnrepresentableValueError, UnresolvedError
 from arrow_avro.limits import BeyondLimitError
 from foundation.errors import CorruptError
 

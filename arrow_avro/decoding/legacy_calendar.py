@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arrow_avro.decoding.plan import UnrepresentableValueError
+from arrow_avro.decoding.value_errors import UnrepresentableValueError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

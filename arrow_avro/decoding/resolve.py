@@ -20,7 +20,8 @@ import pyarrow as pa
 from arrow_avro.decoding import plan as plans
 from arrow_avro.decoding.arrays import single
 from arrow_avro.decoding.buffers import texts
-from arrow_avro.decoding.plan import PLAIN_RULES, Plan, UnrepresentableValueError, UnresolvedError, ValueRules
+from arrow_avro.decoding.plan import PLAIN_RULES, Plan, ValueRules
+from arrow_avro.decoding.value_errors import UnrepresentableValueError, UnresolvedError
 from arrow_avro.defaults import default_datum, is_valid_default
 from arrow_avro.recursion import contains_itself, records_by_name
 from arrow_avro.types import AvroField, AvroType, arrow_type, may_be_null, time_kind, value_branches
@@ -29,7 +30,7 @@ from foundation.errors import CorruptError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from arrow_avro.decoding.plan import Path
+    from arrow_avro.decoding.value_errors import Path
 
 _PROMOTIONS = {
     "int": ("int", "long", "float", "double"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arrow_avro.decoding.plan import UnrepresentableValueError
+from arrow_avro.decoding.value_errors import UnrepresentableValueError
 from arrow_avro.limits import BeyondLimitError
 from foundation.errors import CorruptError
 

@@ -27,7 +27,7 @@ from foundation.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from arrow_avro.decoding.plan import Path
+    from arrow_avro.decoding.value_errors import Path
 
 # The common type of two. Of int and float it is double, because a float would round the int.
 _WIDER = {

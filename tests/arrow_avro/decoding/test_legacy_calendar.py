@@ -13,7 +13,7 @@ import pytest
 
 from arrow_avro.decoding.decode import decode_blob
 from arrow_avro.decoding.legacy_calendar import LegacyCalendar
-from arrow_avro.decoding.plan import UnrepresentableValueError
+from arrow_avro.decoding.value_errors import UnrepresentableValueError
 from arrow_avro.files.container_file import read_header
 from arrow_avro.schema import parse
 from foundation.errors import ConfigurationError
