@@ -86,7 +86,7 @@ class Snapshot:
         return self.reader_schema_of(None)
 
     def reader_schema_of(self, columns: Collection[str] | None, depth: int = 0) -> AvroSchema:
-        """The same in these columns, None for all, and with `depth` levels of records that contain themselves.
+        """The reader schema of these columns, None for all, with `depth` levels of records that contain themselves.
 
         `ConfigurationError` names a blob that has no columns.
         """
@@ -135,7 +135,11 @@ def take_snapshot(
             rules = listing or ListingRules()
             chosen = there if rules.any_extension else _with_extension(log, there)
             return _from_listing(log, chosen, selection, ignore_corrupt=rules.ignore_corrupt)
-    wait = PublicationWait(publish_timeout, clock)
+    return _from_log(log, version, selection, PublicationWait(publish_timeout, clock))
+
+
+def _from_log(log: CommitLog, version: int | None, selection: BlobSelection, wait: PublicationWait) -> Snapshot:
+    """The stream by its log: what is live once it is published, by the newest checkpoint that can be read."""
     state = live_state(log, version)
     (settled, effect), (found, schemas) = both(
         lambda: _when_published(log, version, state, wait),
@@ -221,7 +225,7 @@ def _selected(effect: TailEffect, selection: BlobSelection) -> tuple[StreamBlob,
 
 
 def _selected_with(table: pa.Table, effect: TailEffect, selection: BlobSelection) -> tuple[StreamBlob, ...] | BlobTable:
-    """The same with those of a checkpoint; as a table if there are many."""
+    """The selected blobs of a checkpoint's table and of entries; as a table if there are many."""
     if table.num_rows + len(effect.added) <= MANY_BLOBS:
         return (*filter(selection.keeps, stream_blobs(table)), *_selected(effect, selection))
     from azureblob_source.log.checkpoint.live_table import live_table  # noqa: PLC0415 - few streams have as many

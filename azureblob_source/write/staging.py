@@ -9,7 +9,7 @@ else nothing is visible when a task ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,25 +69,10 @@ def stage(
     options = plan.options
     open_blobs = OpenBlobs(options.limits, plan.blob_format, names, clock)
     encode, envelopes, bounds = _encoder(plan), _envelope_router(plan), plan.column_bounds
-    finished: list[BlobEntry] = []
     counts = RowCounts()
-    admitted: set[str] = set()
     started, failed_before = clock.monotonic(), container.failed_attempts
     with BlockUploader(container, plan.blob_format, options.threads, options.queue, options.flush_timeout) as uploader:
-
-        def take(outputs: Iterable[SealedBlock | BlobEntry]) -> None:
-            for output in outputs:
-                if isinstance(output, SealedBlock):
-                    if calls.admit is not None and output.stream not in admitted:
-                        calls.admit(output.stream)
-                        admitted.add(output.stream)
-                    uploader.submit(output)
-                else:
-                    finished.append(output)
-                    if calls.publish is not None:
-                        uploader.drain()
-                        calls.publish(_entry(output, uploader, plan))
-
+        outputs = _Outputs(uploader, plan, calls)
         received = map(well_formed, counts.of_spark(batches))
         larger = coalesce(received if envelopes is None else map(plain_envelopes, received))
         for routed in map(options.router.route, larger) if envelopes is None else envelopes.routed(larger):
@@ -98,11 +83,11 @@ def stage(
             del routed  # the batch is encoded, and its memory may be much of the task's
             for (route, first, last), of_rows in parts:
                 counts.routed += last - first
-                take(open_blobs.append(route, rows, first, last, of_rows))
+                outputs.take(open_blobs.append(route, rows, first, last, of_rows))
             del rows
-        take(open_blobs.close())
+        outputs.take(open_blobs.close())
         uploader.drain()
-    blobs = tuple(_entry(blob, uploader, plan) for blob in finished)
+    blobs = tuple(map(outputs.entry, outputs.finished))
     counts.staged = sum(blob.rows for blob in blobs)
     counts.added = 0 if envelopes is None else envelopes.added
     metrics = {
@@ -114,11 +99,38 @@ def stage(
     return StagedTask(counts.check(), blobs, metrics, writer, () if envelopes is None else envelopes.messages)
 
 
-def _entry(blob: BlobEntry, uploader: BlockUploader, plan: WritePlan) -> BlobEntry:
-    """The blob with its stored size and partition column, if its blocks had its rows when they were staged."""
-    staged = uploader.staged.get(blob.name, Staged())
-    check_blob(blob.name, blob.rows, staged.rows)
-    return replace(blob, size=staged.size, partition_column=plan.partition_column)
+@dataclass
+class _Outputs:
+    """What comes out of `OpenBlobs`: blocks, which are uploaded, and finished blobs."""
+
+    uploader: BlockUploader
+    plan: WritePlan
+    calls: StreamCalls
+    finished: list[BlobEntry] = field(default_factory=list)
+    admitted: set[str] = field(default_factory=set)
+
+    def take(self, outputs: Iterable[SealedBlock | BlobEntry]) -> None:
+        """Upload and keep what comes next."""
+        for output in outputs:
+            if isinstance(output, SealedBlock):
+                self._admit(output.stream)
+                self.uploader.submit(output)
+            else:
+                self.finished.append(output)
+                if self.calls.publish is not None:
+                    self.uploader.drain()
+                    self.calls.publish(self.entry(output))
+
+    def _admit(self, stream: str) -> None:
+        if self.calls.admit is not None and stream not in self.admitted:
+            self.calls.admit(stream)
+            self.admitted.add(stream)
+
+    def entry(self, blob: BlobEntry) -> BlobEntry:
+        """The blob with its stored size and partition column, if its blocks had its rows when they were staged."""
+        staged = self.uploader.staged.get(blob.name, Staged())
+        check_blob(blob.name, blob.rows, staged.rows)
+        return replace(blob, size=staged.size, partition_column=self.plan.partition_column)
 
 
 def _envelope_router(plan: WritePlan) -> EnvelopeRouter | None:
