@@ -165,7 +165,7 @@ def _in_python(column: pa.Array) -> list[Any]:
 
 
 def _cast(column: pa.Array, wanted: pa.Field) -> pa.Array:
-    """Of the key's type: a narrower integer is widened, nothing else is converted."""
+    """Cast a column to the key's type: a narrower integer is widened, nothing else is converted."""
     given = column.type
     if given.equals(wanted.type) or _same_kind(given, wanted.type):
         return column.cast(wanted.type)

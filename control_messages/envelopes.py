@@ -163,7 +163,7 @@ _COUNT = re.compile(rb',"writer":(0|[1-9]\d{0,17}),"rows":(0|[1-9]\d{0,17})\}\Z'
 
 
 def _read(envelope: bytes, task_count: int | None) -> Any:
-    """As `_control_or_reason`; of watermarks that differ in their count only, one is parsed."""
+    """As `_control_or_reason`, but of watermarks that differ in their count only, one is parsed."""
     if len(envelope) > _CACHED_BYTES:
         return _control_or_reason(envelope, task_count)
     count = _COUNT.search(envelope)

@@ -64,7 +64,7 @@ class StoreSchema:
 
     @cached_property
     def avro(self) -> AvroSchema:
-        """Of the values, as they are stored."""
+        """The Avro schema with which values are stored."""
         return infer(self.values, name=_RECORD, namespace=None)
 
     @cached_property

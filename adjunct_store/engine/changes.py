@@ -73,7 +73,7 @@ def last_changes(changes: Iterable[Changes], schema: StoreSchema) -> Iterator[Ch
 def effective(
     changes: Changes, stored: Callable[[Sequence[bytes]], list[bytes | None]] | None, applied: ApplyResult
 ) -> Changes:
-    """Those changes that are not older than what is stored; counts what they do. stored: None if nothing is there."""
+    """The changes that are not older than what is stored; counts what they do. stored: None if nothing is there."""
     count = len(changes.keys)
     there = (
         pa.array(stored(changes.keys.to_pylist()), pa.large_binary()) if stored else pa.nulls(count, pa.large_binary())
@@ -144,7 +144,7 @@ def _ends(changes: Changes, schema: StoreSchema) -> I64:
 
 
 def _check_decided(changes: Changes, same: I64, schema: StoreSchema) -> None:
-    """Of neighbours with the same key, the order says which is the last one; or they are equal."""
+    """Refuse neighbours with the same key that differ, unless the order says which of them is the last one."""
     rows = np.flatnonzero(same)
     if not len(rows):
         return

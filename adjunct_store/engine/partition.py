@@ -58,7 +58,7 @@ class PartitionStore:
 
     @property
     def position(self) -> PartitionProgress | None:
-        """Of the last run; None before the first."""
+        """Source and batch of the last run; None before the first."""
         found = self._database.get_many([POSITION_KEY])[0]
         return None if found is None else PartitionProgress.from_bytes(found)
 

@@ -174,7 +174,7 @@ def storage_errors(operation: str, path: Path) -> Iterator[None]:
 
 
 def options() -> Options:
-    """Of every database and file of a store."""
+    """The options of every database and file of a store."""
     made = Options(raw_mode=True)
     made.create_if_missing(True)
     made.set_max_open_files(_OPEN_FILES)

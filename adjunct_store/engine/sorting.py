@@ -30,7 +30,7 @@ _KEY, _ORDER, _RECORD = "key", "order", "record"
 
 
 def in_order(changes: Iterable[Changes], folder: Path, run_bytes: int = RUN_BYTES) -> Iterator[Changes]:
-    """The same changes, sorted by key and, if they have one, by order. folder: for files; it exists, and they stay.
+    """Sort changes by key and, if they have one, by order. folder: for files; it exists, and they stay.
 
     `ConfigurationError` if the disk is full.
     """

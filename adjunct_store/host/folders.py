@@ -83,7 +83,7 @@ class StoreFolder:
         return self.path / f"g{generation}"
 
     def generations(self) -> list[int]:
-        """Those that are there, in order."""
+        """The numbers of the generations that are there, in order."""
         return _numbers(self.path, _GENERATION)
 
     @property
@@ -98,7 +98,7 @@ class StoreFolder:
         return sum(sizes.values())
 
     def partitions(self, generation: int) -> Iterator[PartitionFolder]:
-        """Those of a generation that are there, in order."""
+        """The partitions of a generation that are there, in order."""
         for partition in _numbers(self.generation(generation), _PARTITION):
             yield self.partition(generation, partition)
 

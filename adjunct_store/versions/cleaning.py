@@ -61,7 +61,7 @@ class KnownPins:
     versions: dict[str, int] = field(default_factory=dict)
 
     def unused_versions(self, manifest: Manifest, retiring: Collection[int]) -> set[int]:
-        """Those of the retiring versions that no pin uses, confirmed or not.
+        """The retiring versions that no pin uses, confirmed or not.
 
         manifest: is stored, with these versions retiring, before the call: pins that are put after the listing cannot
         be confirmed. Pins that are over do not count, and are deleted unless their version serves. A pin that cannot be
@@ -91,7 +91,7 @@ class KnownPins:
         return version is not None and manifest.serves(version)
 
     def _followed(self, pins: Sequence[BlobProperties]) -> set[str]:
-        """Those whose reader has pinned the batch after the next one. A reader deletes them itself, unless it died."""
+        """Pins whose reader has pinned the batch after the next one. A reader deletes them itself, unless it died."""
         batches = {pin.name: self.names.reader_and_batch(pin.name) for pin in pins}
         last = dict(filter(None, batches.values()))  # in the order of names, so of batches
         return {name for name, found in batches.items() if found is not None and found[1] < last[found[0]] - 1}

@@ -121,7 +121,7 @@ class Fill:
 
     @property
     def epoch(self) -> int:
-        """Of this fill: above those of all fills before it. Tasks open the states of partitions with it."""
+        """The epoch of the fill: above those of all fills before it. Tasks open the states of partitions with it."""
         return self._manifest.document.epoch
 
     @property

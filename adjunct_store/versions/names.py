@@ -96,7 +96,7 @@ class StoreNames:
         return f"{self.store}/{_PINS}/{reader}/"
 
     def reader_and_batch(self, blob: str) -> tuple[str, int] | None:
-        """Of a pin's blob; None for others."""
+        """The reader and batch that a pin's blob names; None for other blobs."""
         reader, _, batch = blob.removeprefix(self.all_pins).removesuffix(".json").rpartition("/")
         return (reader, int(batch)) if reader and batch.isdecimal() else None
 

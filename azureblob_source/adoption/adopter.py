@@ -298,7 +298,7 @@ class Adopter:
         return etag is not None
 
     def _fitting(self, ready: Sequence[LookedAt], found: Found) -> list[LookedAt]:
-        """Those whose schemas leave the stream readable as a whole, the first ones first."""
+        """The blobs, from the first on, whose schemas leave the stream readable as a whole."""
         head = self.log.head()
         known = () if head is None else head.schemas
         schemas: dict[str, AvroSchema] = {}

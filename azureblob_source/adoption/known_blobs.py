@@ -58,7 +58,7 @@ class KnownBlobs:
 
     @classmethod
     def of(cls, blobs: Callable[[], Iterable[tuple[str, str]]], count: int, most: int = MOST_NAMES) -> KnownBlobs:
-        """Those of a log, `count` blobs, each with its ETag. blobs: called twice if they are many."""
+        """The blobs of a log, `count` of them, each with its ETag. blobs: called twice if they are many."""
         known = cls(most=most)
         if count > most:
             for name, _ in blobs():

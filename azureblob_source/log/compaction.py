@@ -122,7 +122,7 @@ class CompactionGroup:
 
     @property
     def bytes(self) -> int:
-        """Of its blobs, as they are stored."""
+        """The bytes of its blobs, as they are stored."""
         return sum(blob.size for blob in self.blobs)
 
 
@@ -142,7 +142,7 @@ class CompactionPlan:
 
     @property
     def bytes(self) -> int:
-        """Of these."""
+        """The bytes of small blobs that are replaced."""
         return sum(group.bytes for group in self.groups)
 
 
@@ -166,7 +166,7 @@ class CompactionResult:
         return replace(self, replaced=self.replaced + len(made.removed), made=self.made + 1, bytes=self.bytes + size)
 
     def plus(self, other: CompactionResult) -> CompactionResult:
-        """Both together."""
+        """The sums of both results."""
         return CompactionResult(*(sum(pair) for pair in zip(astuple(self), astuple(other), strict=True)))
 
 

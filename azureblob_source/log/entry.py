@@ -100,7 +100,7 @@ class BlobEntry:
 
     @property
     def versions(self) -> tuple[int, int]:
-        """Of a blob with moved rows, their oldest and newest version."""
+        """The oldest and newest version of moved rows; only a blob that has some has these."""
         versions = [each.version for each in self.moved]
         return min(versions), max(versions)
 
@@ -435,7 +435,7 @@ class LogEntry(Change):
 
     @property
     def totals_before(self) -> Totals:
-        """Of all entries before this one."""
+        """The totals of all entries before this one."""
         return self.totals.less(Totals().plus(self.blobs))
 
     @property

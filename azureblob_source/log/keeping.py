@@ -55,6 +55,6 @@ def kept_after(log: CommitLog, version: int) -> Mapping[str, str]:
 
 
 def _deleted(log: CommitLog, entry: LogEntry) -> list[Removal]:
-    """Those of the blobs that an entry removes that are deleted."""
+    """What of an entry's `removed` is deleted by now."""
     there = concurrent_map(partial(still_there, log.container), entry.removed, log.readers, after_error="abandon")
     return [removal for removal, found in zip(entry.removed, there, strict=True) if found is None]

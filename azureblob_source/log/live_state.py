@@ -77,7 +77,7 @@ class LiveState:
         return replace(found, added=own)
 
     def effect_of_entries(self, later: Sequence[LogEntry] = ()) -> TailEffect:
-        """The same without a checkpoint."""
+        """What the entries add, where there is no checkpoint."""
         return TailEffect(frozenset(), frozenset(), tuple(self._kept(added_by(self.entries, later))))
 
     def _kept(self, added: Iterable[tuple[LogEntry, BlobEntry]]) -> Iterator[tuple[LogEntry, BlobEntry]]:
@@ -133,7 +133,7 @@ class LiveState:
         return [] if base is None else [each for each in base.manifests if each.last >= self.log.kept_from]
 
     def left_of(self, table: pa.Table, effect: TailEffect, columns: Sequence[str] | None = None) -> pa.Table:
-        """Those blobs of `base_table` that are live, with these columns, None for all."""
+        """The blobs of `base_table` that are live, with these columns, None for all."""
         return self.log.checkpoints.left_of(table, effect, self.log.kept_from).select(columns or table.schema.names)
 
 
@@ -200,7 +200,7 @@ def blobs_live_at(log: CommitLog, version: int, partitions: Collection[str | Non
 def added_at(
     log: CommitLog, version: int, needed: Callable[[ManifestFile], bool] = every
 ) -> list[tuple[int, str, BlobEntry]]:
-    """The same, each with version and timestamp of its entry, in the order of versions. `needed`: of `base_table`."""
+    """As `blobs_live_at`, with version and timestamp of each one's entry, in that order. needed: of `base_table`."""
 
     def added(state: LiveState, effect: TailEffect) -> list[tuple[int, str, BlobEntry]]:
         table = state.of_base(effect, needed)
@@ -220,7 +220,7 @@ def warn_unusable(base: LogCheckpoint, error: AzureBlobError) -> None:
 
 
 def by_entries(log: CommitLog, version: int) -> LiveState:
-    """The same without a checkpoint."""
+    """The state at a version without a checkpoint."""
     return LiveState(log, None, tuple(log.live_entries(version)))
 
 

@@ -147,7 +147,7 @@ class Publisher:
         return failed
 
     def publish_blobs(self, entry: LogEntry) -> list[Unpublishable]:
-        """The same, but nothing is deleted. Adopted blobs are there already."""
+        """Publish an entry's blobs, and delete nothing; returns those that cannot be. Adopted blobs are visible."""
         if entry.adopts:
             return []
         done = self._concurrently(lambda blob: self.publish_blob(blob, entry.attributes), entry.blobs)

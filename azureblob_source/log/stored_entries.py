@@ -41,7 +41,7 @@ class EntriesAhead:
     by_hint: bool = False
 
     def of_log(self, log_id: str) -> EntriesAhead:
-        """Those of one log."""
+        """The entries of one log."""
         newest = {version: entry for version, entry in self.newest.items() if entry.log_id == log_id}
         return EntriesAhead(newest, None if self.oldest is None or self.oldest.log_id != log_id else self.oldest)
 
@@ -59,7 +59,7 @@ class StoredEntries:
         return self.container.properties(log_name(self.stream, version)) is not None
 
     def find_all(self, versions: Sequence[int], readers: int | None = None) -> dict[int, LogEntry]:
-        """Those of these versions that are there."""
+        """The entries of these versions, as far as they are there."""
         find = partial(find_entry, self.container, self.stream)
         found = concurrent_map(find, versions, readers or self.readers, after_error="abandon")
         return {version: entry for version, entry in zip(versions, found, strict=True) if entry is not None}

@@ -35,7 +35,7 @@ def times_of(timestamp: str, blob: BlobEntry) -> tuple[int | None, int]:
 
 
 def times_of_rows(timestamp: str, blob: BlobEntry | MovedRows) -> tuple[int | None, int]:
-    """The same of rows that the entry with this timestamp has added."""
+    """The times of rows that the entry with this timestamp has added: see `times_of`."""
     if blob.min_event_time is not None and blob.max_event_time is not None:
         return blob.min_event_time, blob.max_event_time
     modified = None if isinstance(blob, MovedRows) else blob.modified

@@ -262,7 +262,7 @@ def vacuum(
 
 
 class _Fate(Enum):
-    """Of a blob that an entry below the boundary names."""
+    """What becomes of a blob that an entry below the boundary names."""
 
     DELETED = auto()
     GONE = auto()

@@ -45,7 +45,7 @@ class BlobTable:
         return pc.sum(self.table["size"]).as_py() or 0
 
     def selected(self, selection: BlobSelection) -> BlobTable:
-        """Those that `selection.keeps`."""
+        """The blobs that `selection.keeps`."""
         start, end = selection.between
         found = self.table
         if start is not None:
@@ -58,7 +58,7 @@ class BlobTable:
         return BlobTable(found)
 
     def where(self, holds: Callable[[pa.RecordBatch], pa.Array]) -> BlobTable:
-        """Those for which a condition on the columns `_blob`, `_version` and `_partition` holds."""
+        """The blobs for which a condition on the columns `_blob`, `_version` and `_partition` holds."""
         columns = {"_blob": "name", "_version": "version", "_partition": "partition"}
         names = self.table.select(list(columns.values())).rename_columns(list(columns)).combine_chunks()
         chosen = pa.chunked_array(map(holds, names.to_batches()), pa.bool_())

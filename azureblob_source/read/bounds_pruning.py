@@ -104,7 +104,7 @@ class _Condition:
     negated: bool
 
     def may_hold(self, lower: _Bounds, upper: _Bounds) -> Mask:
-        """Of each blob, whether a row can meet it."""
+        """For each blob, whether a row can meet the condition."""
         first, second, unknown = (lower, upper, False) if self.negated else (upper, lower, True)
         found = np.zeros(len(lower.column), np.bool_)
         for start, end in self.intervals:
@@ -148,7 +148,7 @@ class BoundsPruning:
         return found if keep.all() else found.filter(pa.array(keep))
 
     def may_hold(self, table: pa.Table, columns: TableColumns) -> Mask:
-        """Of each blob, whether a row can meet all filters."""
+        """For each blob, whether a row can meet all filters."""
         keep, schemas = np.ones(table.num_rows, np.bool_), table["schema"]
         for fingerprint in pc.unique(schemas).to_pylist():
             own = np.flatnonzero(pc.equal(schemas, fingerprint))
@@ -233,7 +233,7 @@ class _Bounds:
     kind: pa.DataType
 
     def within(self, edge: Edge, *, unknown: bool) -> Mask:
-        """Of each blob, whether its bound is on the inner side of an end of an interval."""
+        """For each blob, whether its bound is on the inner side of an end of an interval."""
         if edge is None:
             return np.ones(len(self.column), np.bool_)
         places, values = self._known

@@ -54,7 +54,7 @@ class Deleted:
         return replace(self, overwrites=found, at=at)
 
     def left_of(self, blobs: list[tuple[StreamBlob, str]]) -> list[tuple[StreamBlob, str]]:
-        """Those blobs that no overwrite removes."""
+        """The blobs that no overwrite removes."""
         names = {removal.name for entry in self.overwrites for removal in entry.removed}
         return [each for each in blobs if each[0].name not in names] if names else blobs
 
@@ -94,7 +94,7 @@ class DeletionFinder:
 
 
 def _standing(entries: list[LogEntry]) -> list[LogEntry]:
-    """Those of some entries, in order, that no restore has undone: what these have removed is live again."""
+    """The entries, in order, that no restore has undone: what those have removed is live again."""
     undone: set[int] = set()
     found: list[LogEntry] = []
     for entry in reversed(entries):

@@ -190,7 +190,7 @@ class Follower:
     def _by_checkpoint(
         self, after: int, until: int, reverts: Sequence[LogEntry]
     ) -> list[tuple[StreamBlob, str]] | None:
-        """The same as what is live at `until`, by the newest checkpoint of the range; None if there is none to use."""
+        """The blobs of a range that are live at `until`, by its newest checkpoint; None if there is none to use."""
         from azureblob_source.log.live_state import UNUSABLE, by_checkpoint, warn_unusable  # noqa: PLC0415 - see `_MANY`
 
         if any(entry.restores is not None for entry in reverts):  # it takes back more than an entry can revoke
@@ -223,7 +223,7 @@ class Follower:
         return self._deletions.after(version, head)
 
     def _deleted_after(self, version: int) -> Deleted | None:
-        """The same, but of overwrites only by those that are published, as others may be voided yet."""
+        """What later entries delete, but for overwrites that are not published: they may be voided yet."""
         head, found = self.head(), self._deleting_after(version)
         if head is None or found is None:
             return None
@@ -386,7 +386,7 @@ class Follower:
             self._note_totals(entry)
 
     def _note_totals(self, entry: LogEntry) -> None:
-        """Of the entry and of the one before it, which a vacuum may have deleted."""
+        """Note the totals of an entry and of the one before it, which a vacuum may have deleted."""
         self._totals |= {entry.version - 1: entry.totals_before, entry.version: entry.totals}
 
     def _committed_before(self, moment: datetime, first: int, head: LogEntry) -> int:

@@ -157,7 +157,7 @@ class MovedRowsFinder:
     def _live_movers(
         self, blobs: Sequence[StreamBlob], at: int, version: int
     ) -> tuple[list[LogEntry], Callable[[str], bool]]:
-        """The same by what is live at a version: of blobs that were replaced again, the entries are not needed."""
+        """As `_movers`, by what is live at a version: entries whose blobs were replaced again are not needed."""
         last = max((blob.version or 0 for blob in blobs), default=-1)
         first = min((first_version(blob) for blob in blobs), default=0)
 
@@ -191,7 +191,7 @@ def first_version(blob: StreamBlob) -> int:
 
 
 def _of_part(moved: Sequence[MovedRows], part: BlobPart | None) -> Sequence[MovedRows]:
-    """Those of the moved rows of a blob that are in a part of it."""
+    """The moved rows of a blob that are in a part of it."""
     if part is None:
         return moved
     first = next(place for place, rows in enumerate(moved) if (rows.start, rows.skip) == (part.start, part.skip))

@@ -165,7 +165,7 @@ def _plan(split: Split, previous: str | None) -> Iterator[Range]:
 
 
 def _plan_of_part(split: Split, *, has_header: bool) -> Iterator[Range]:
-    """The same where the blocks are known: with the marker before them, and nothing after them."""
+    """The ranges of a split whose blocks are known: with the marker before them, and nothing after them."""
     start, stop = split.start - SYNC_SIZE, split.start + split.size
     if not has_header and start > FIRST_REQUEST:
         yield 0, FIRST_REQUEST

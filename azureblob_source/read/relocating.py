@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def read_moving_splits(
     log: CommitLog, splits: Sequence[Split], settings: SplitSettings, *, by_version: bool
 ) -> Iterator[tuple[Split, int, pa.RecordBatch]]:
-    """The same as `read_splits`, each batch also with the number of its first row in its split.
+    """As `read_splits`, each batch also with the number of its first row in its split.
 
     splits: of blobs of the log's stream, which a compaction may replace meanwhile. Only what was planned as a whole
     blob, or as a part of one, is found again then; what an overwrite or a restore has removed and keeps always is.

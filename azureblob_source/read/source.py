@@ -71,7 +71,7 @@ class SplitsPartition(InputPartition):
 
 @dataclass(frozen=True)
 class PackedPartition(InputPartition):
-    """The same, with the splits as a pack of `BlobTable`: where there are many blobs."""
+    """What one task reads, with the splits as a pack of `BlobTable`: where there are many blobs."""
 
     pack: bytes
     reader: AvroSchema
@@ -393,7 +393,7 @@ class SnapshotReader(BaseReader, DataSourceReader):
 
 
 class FilteringReader(SnapshotReader):
-    """The same with filters. Spark refuses it if `spark.sql.python.filterPushdown.enabled` is off."""
+    """A reader that takes filters. Spark refuses it if `spark.sql.python.filterPushdown.enabled` is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Keep the filters that can be applied here, and return the others to Spark.

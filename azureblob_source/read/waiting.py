@@ -20,7 +20,7 @@ _AT_ONCE = 64
 
 
 def not_visible(container: BlobContainer, blobs: Sequence[BlobEntry]) -> list[BlobEntry]:
-    """Those of the blobs that are not visible yet. Adopted ones are: no request is made for them."""
+    """The blobs that are not visible yet. Adopted ones are: no request is made for them."""
     blobs = [blob for blob in blobs if not blob.adopted]
     names = [blob.name for blob in blobs]
     found = concurrent_map(container.properties, names, _AT_ONCE, after_error="abandon")

@@ -230,7 +230,7 @@ class BatchCommitter:
         _for_streams(lambda stream: put(schema_name(stream, plan.schema)), new)
 
     def _keep_schema_again(self, streams: Sequence[str]) -> None:
-        """The same after the first commit to a stream: until then no log could show that the stream was deleted.
+        """Put the schema again after a stream's first commit: until then no log could show that the stream was deleted.
 
         The batch is committed, so a failure is not raised: the next batch puts the schema again.
         """

@@ -67,7 +67,7 @@ class ColumnBounds:
     def of(
         cls, arrow: pa.Schema, avro: AvroSchema, names: Sequence[str] | None, partition_column: str | None = None
     ) -> ColumnBounds:
-        """Of the columns `names`, by default the first that can have bounds. `ConfigurationError` if one cannot.
+        """The bounds of these columns, by default of the first that can have some. `ConfigurationError` if one cannot.
 
         arrow, avro: the schemas of the rows that are stored.
         partition_column: is left out if partitions say its values, from which readers have its bounds, and else the
@@ -89,7 +89,7 @@ class ColumnBounds:
         return cls(tuple(BoundedColumn(name, able[name]) for name in chosen))
 
     def of_groups(self, batch: pa.RecordBatch, starts: I64) -> list[Extremes]:
-        """Of each group of rows `starts[i] … starts[i+1]-1`; none is empty."""
+        """The extremes of each group of rows `starts[i] … starts[i+1]-1`; none is empty."""
         groups: list[dict[str, Pair | None]] = [{} for _ in starts[1:]]
         for column in self.columns[: MOST_OF_BATCH // max(len(groups), 1)]:
             for group, found in zip(groups, column.find(batch.column(column.name), starts), strict=True):
@@ -149,7 +149,7 @@ def _finder(arrow: pa.DataType, avro: AvroType) -> Callable[[pa.Array, I64], Ite
 
 
 def _of_integers(array: pa.Array, starts: I64, dtype: npt.DTypeLike, times: int = 1, parts: int = 1) -> list[Found]:
-    """Of whole numbers, which are stored as `times` / `parts` of it, rounded down."""
+    """The extremes of whole numbers, which are stored as `times` / `parts` of it, rounded down."""
     pairs = _extremes(stored_values(array, dtype), validity(array), starts)
     return [None if low > high else (low * times // parts, high * times // parts) for low, high in pairs]
 
@@ -181,7 +181,7 @@ def _extremes(values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None, sta
 
 
 def _of_decimals(array: pa.Array, starts: I64, times: int) -> list[Found]:
-    """Of 128-bit numbers, stored as `times` of it. Their lower halves count where the upper ones are the same."""
+    """The extremes of 128-bit numbers, stored as `times` of it. Lower halves count where upper ones are the same."""
     halves, valid, sizes = stored_values(array, np.dtype((_u, 2))).reshape(-1, 2), validity(array), np.diff(starts)
     lower, upper = halves[:, 0], halves[:, 1].view(np.int64)
     found: list[list[int]] = []

@@ -127,7 +127,7 @@ class Router:
 
 
 def coalesce(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches: one ends with the batch that reaches `COALESCED_ROWS` or `COALESCED_BYTES`."""
+    """Join batches into larger ones: one ends with the batch that reaches `COALESCED_ROWS` or `COALESCED_BYTES`."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

@@ -284,7 +284,7 @@ def _lead(
 def waiting_for(
     published: PublishedModel, rows: Mapping[str, ProcessorRow], processors: frozenset[str]
 ) -> frozenset[str]:
-    """Those of the processors that have not confirmed the model."""
+    """The processors that have not confirmed the model."""
     version = published.current.version
     return frozenset(each for each in processors if each not in rows or rows[each].version != version)
 

@@ -51,7 +51,7 @@ class Heartbeat:
         return replace(self._next(stated), led=self.led if renewed is None else renewed)
 
     def moved(self) -> Heartbeat:
-        """The same statements in a row under another version."""
+        """The heartbeat in a row under another version, with the same statements."""
         return self._next(replace(self.stated, leads=self.led))
 
     def left(self, away: float) -> Heartbeat:

@@ -181,7 +181,7 @@ class StateWriter:
 
     @property
     def epoch(self) -> int:
-        """Of this writer."""
+        """The epoch of this writer."""
         return self._record.document.epoch
 
     @property
@@ -191,7 +191,7 @@ class StateWriter:
 
     @property
     def checkpoints(self) -> Sequence[Checkpoint]:
-        """Those that can be restored, newest first."""
+        """The checkpoints that can be restored, newest first."""
         return self._record.document.checkpoints
 
     @property

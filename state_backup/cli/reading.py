@@ -85,7 +85,7 @@ def checkpoint_sizes(container: BlobContainer, record: CheckpointRecord) -> list
 
 
 def blobs_with_ttl(container: BlobContainer, blobs: Iterable[str]) -> frozenset[str]:
-    """Those of the blobs that have the TTL tag. None have where tags are refused."""
+    """The blobs that have the TTL tag. None have where tags are refused."""
 
     def has_ttl(blob: str) -> bool:
         try:

@@ -58,7 +58,7 @@ def mount_at_or_below(directory: Path) -> Path | None:
 
 
 def _mount_points() -> list[Path]:
-    """Of this process. A directory of the same disk may be one (a bind mount), which only this list says."""
+    """The mount points of this process. Only they say which directory of the same disk is one (a bind mount)."""
     try:
         lines = _MOUNTS.read_bytes().splitlines()
     except OSError:  # another system

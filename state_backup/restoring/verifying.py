@@ -189,7 +189,7 @@ class _CheckpointAudit:
         return "it is condemned: the next clean-up deletes it" if blob in self._condemned else ""
 
     def _properties(self, blob: str) -> BlobProperties | None:
-        """Of a blob in the listing, or elsewhere, where an index should name none."""
+        """The properties of a blob in the listing, or elsewhere, where an index should name none."""
         if not self._names.owns(blob) and blob not in self._listed:
             found = self._container.properties(blob)
             if found is not None:

@@ -103,7 +103,7 @@ class VersionWriter:
 
     @property
     def metrics(self) -> StoreMetrics:
-        """Of the store."""
+        """The metrics of the store."""
         return StoreMetrics(self.location.container, self.location.path)
 
     def run(self, rows: DataFrame, batch: int, *, bootstrapped: bool = False, sealed: bool = False) -> FillResult:

@@ -197,7 +197,7 @@ def _by_place(fields: Sequence[StructField]) -> StructType:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in larger batches, whose keys have more neighbours in the store. Skips batches without rows."""
+    """Join batches into larger ones, whose keys have more neighbours in the store. Skips batches without rows."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

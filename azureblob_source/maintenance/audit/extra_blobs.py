@@ -171,7 +171,7 @@ class _Judging:
             self._find(Kind.DOUBLED, extra, origin.version, f"it is a copy of {origin.name}")
 
     def _judge_occupant(self, extra: Extra, version: int) -> None:
-        """It has the name of a live blob. If that was published, it was looked at as that blob."""
+        """Judge a blob with the name of a live one. If that was published, it was looked at as that blob."""
         if version > self.view.published:
             what = f"it has the name of a blob of version {version}, which cannot be published therefore"
             self._find(Kind.FOREIGN, extra, version, what)
@@ -200,7 +200,7 @@ class _Judging:
             )
 
     def _judge_outdated(self, extra: Extra, origin: Origin) -> None:
-        """Its rows were moved to it, and a vacuum has removed them since: it deletes the blob last."""
+        """Judge a blob with moved rows, all of which a vacuum has removed: it deletes the blob last."""
         if not self.context.is_old(self.context.age_of(boundary_name(self.context.log.stream))):
             self.judged.outdated += 1
             return
@@ -208,7 +208,7 @@ class _Judging:
         self._find(Kind.REVOKED, extra, origin.version, what, "The next vacuum deletes it.")
 
     def _judge_checkpoint(self, extra: Extra, origin: Origin) -> None:
-        """It is live by the entries: it has been committed since, or the checkpoint lacks it, or entries are lost."""
+        """Judge a blob that entries say is live: it is newer, or the checkpoint lacks it, or entries are lost."""
         version = self.view.checkpoint
         if self.whole and version is not None and origin.version <= version:
             name = checkpoint_name(self.context.log.stream, version)

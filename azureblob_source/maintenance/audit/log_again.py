@@ -67,7 +67,7 @@ class LogFaults:
 
 
 def log_findings(context: AuditContext, doubts: LogDoubts, view: LogView) -> LogFaults:
-    """Those that are so by now. view: read after the listing that has raised the doubts."""
+    """The doubts that have become faults. view: read after the listing that has raised them."""
     container, stream = context.log.container, context.log.stream
     found = [gap_finding(stream, context.place, gap) for gap in _still_missing(context, doubts.gaps)]
     beyond, strays = _above(context, doubts.above, view)
@@ -85,7 +85,7 @@ def _still_missing(context: AuditContext, missing: Iterable[tuple[int, int]]) ->
 
 
 def _above(context: AuditContext, versions: Sequence[int], view: LogView) -> tuple[list[Finding], list[Finding]]:
-    """Of entries above the head: the versions before them that are missing, and those that are of another log."""
+    """What is wrong above the head: versions that are missing there, and entries of another log."""
     log = context.log
     read = dict(zip(versions, stored(log, versions[:AT_ONCE]), strict=False))
     own = [version for version, entry in read.items() if _is_own(entry, view.head)]
