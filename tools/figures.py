@@ -196,7 +196,7 @@ def counts(found: Sequence[Module]) -> Iterator[str]:
     yield f"Module names used twice: {len(twice)}: {_listed(twice)}"
     calls = Counter(call for module in found for call in _log_calls(module.tree))
     yield f"Log calls: {_listed((level, calls[level]) for level in LEVELS)}"
-    docstrings = [text for module in found for text in _docstrings(module.tree)]
+    docstrings = [text for module in found for text in docstrings(module.tree)]
     first = Counter(word[1] for text in docstrings if (word := NEED_THE_LINE_ABOVE.match(text)))
     yield f"Docstrings: {len(docstrings):,}, of which begin with {_listed(first.most_common()) or 'no such word'}"
 
@@ -267,7 +267,8 @@ def _length(function: Function) -> int:
     return (function.end_lineno or function.lineno) - function.lineno + 1
 
 
-def _docstrings(tree: ast.Module) -> Iterator[str]:
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    """The docstrings of a module, its classes and its functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | Function) and (text := ast.get_docstring(node)):
             yield text

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import re
 
-from tools.figures import WORDS, ambiguous_classes, clocks, global_clocks, long_signatures, modules, words
+from tools.figures import (
+    NEED_THE_LINE_ABOVE,
+    WORDS,
+    ambiguous_classes,
+    clocks,
+    docstrings,
+    global_clocks,
+    long_signatures,
+    modules,
+    words,
+)
 
 CLOCK = "foundation/clock.py"
 ASK_THE_GLOBAL_CLOCK = {"azure_account/sdk/attempt_limit.py", "azure_account/sdk/failures.py", "foundation/meters.py"}
@@ -29,6 +39,10 @@ def test_time_is_an_argument() -> None:
 
 def test_strings_and_docstrings_use_usual_words() -> None:
     assert [] == words(MODULES)
+
+
+def test_docstrings_are_understood_without_the_line_above() -> None:
+    assert [] == [text for module in MODULES for text in docstrings(module.tree) if NEED_THE_LINE_ABOVE.match(text)]
 
 
 def test_messages_name_options_in_one_form() -> None:
