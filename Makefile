@@ -21,7 +21,7 @@ EXTRAS := --extra cli --extra control-messages --extra rocksdb --extra spark
 lock_spark = $(COMPILE) $(UPGRADE) pyproject.toml $(EXTRAS) --group test -c requirements/pyspark$(1).in \
 	-o requirements/pyspark$(1).lock
 # Checked by mypy --strict; the tests with the exceptions of pyproject.toml.
-TYPED := $(wildcard adjunct_store arrow_avro azure_account azureblob_source control_messages coordination foundation pyspark_azureblob state_backup tools demo benchmarks tests)
+TYPED := $(wildcard hatch_build.py adjunct_store arrow_avro azure_account azureblob_source control_messages coordination foundation pyspark_azureblob state_backup tools demo benchmarks tests)
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules

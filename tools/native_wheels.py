@@ -57,8 +57,10 @@ def build_native(tree: Path, targets: list[Target], dist: Path, environment: Map
     write_licences(native, [target.triple for target in targets], _zig(), environment)
     flags = "\x1f".join(_remapped(native, environment))
     for target in targets:
-        options = ["--release", "--locked", "--zig", "--target", target.triple, "--compatibility", target.policy]
-        _maturin(["build", *options, "--out", dist], native, {**environment, "CARGO_ENCODED_RUSTFLAGS": flags})
+        options = [f"--target={target.triple}", f"--compatibility={target.policy}", "--zig", "--release", "--locked"]
+        _maturin(
+            ["build", "--quiet", *options, "--out", dist], native, {**environment, "CARGO_ENCODED_RUSTFLAGS": flags}
+        )
 
 
 def _maturin(arguments: list[str | Path], native: Path, environment: Mapping[str, str]) -> None:

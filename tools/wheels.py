@@ -17,6 +17,8 @@ import venv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.dist_contents import complaints, library_in
+from tools.elf_needs import needs_of
 from tools.native import NativeMissingError, output_of, with_cargo
 from tools.native_wheels import Target, available_targets, build_native
 
@@ -58,7 +60,7 @@ def main() -> int:
     digests = _build(DIST, "build", targets, environment)
     for name, digest in digests.items():
         print(f"dist/{name}, {(DIST / name).stat().st_size / 1e6:.2f} MB, sha256 {digest}")
-    if options.twice and not _is_equal_again(digests, targets, environment):
+    if not is_sound(DIST) or (options.twice and not _is_equal_again(digests, targets, environment)):
         return 1
     _try()
     return 0
@@ -90,6 +92,29 @@ def copy_tracked(checkout: Path, tree: Path) -> None:
         if name and (checkout / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(checkout / name, tree / name)
+
+
+def is_sound(dist: Path) -> bool:
+    """Check contents, tags and metadata; what is wrong is printed."""
+    files = sorted(dist.iterdir())
+    wrong = [complaint for file in files for complaint in complaints(file)]
+    for file in files:
+        if file.match("*-abi3-*.whl"):
+            needs = needs_of(library_in(file))
+            breach = needs.breach(file.stem)
+            wrong += [f"{file.name}: {breach}"] if breach else []
+            newest = f", glibc 2.{needs.glibc} or later" if needs.glibc else ""
+            print(f"{file.stem.rpartition('-')[2]} needs {', '.join(sorted(needs.libraries))}{newest}")
+    command: list[str | Path] = [sys.executable, "-m", "twine", "--no-color", "check", "--strict", *files]
+    twine = subprocess.run(command, capture_output=True, text=True, check=False)
+    wrong += [f"twine check: {twine.stdout}{twine.stderr}"] if twine.returncode else []
+    for complaint in wrong:
+        print(f"wheel: {complaint}", file=sys.stderr)
+    print(
+        f"Checked {len(files)} files, by their contents and by twine check --strict: {len(wrong)} complaints",
+        flush=True,
+    )
+    return not wrong
 
 
 def _is_equal_again(digests: Mapping[str, str], targets: list[Target], environment: Mapping[str, str]) -> bool:
