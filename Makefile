@@ -25,7 +25,7 @@ TYPED := $(wildcard hatch_build.py adjunct_store arrow_avro azure_account azureb
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup lint docs links demo pipeline soak test spark crash histories fuzz matrix bench year wheel notebooks check fmt lock clean
+.PHONY: help setup lint docs links demo pipeline soak test spark crash histories fuzz matrix bench year wheel release notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ docs: setup-docs ## build the site in build/site: the documents, the Python refe
 
 links: setup-docs ## request every link of the documents to other hosts, and list the broken ones
 	@$(BIN)/python -m tools.site --links
+
+release: setup-release ## prepare a release: check, build and try it, and say what to commit, tag and upload (DRY=1)
+	@.venv-release/bin/python -m tools.release $(if $(DRY),--dry-run)
 
 notebooks: setup-notebooks-test-azurite ## run the notebooks and store them with their output
 	@$(BIN)/python -m tools.notebooks

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tools.native import output_of
+from tools.native import NativeMissingError, output_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,15 +33,15 @@ class Crate:
     folder: Path
 
     def texts(self) -> list[str]:
-        """Its licence files. Raises `FileNotFoundError` if it has none."""
+        """Its licence files. Raises `NativeMissingError` if it has none."""
         found = [file for file in sorted(self.folder.iterdir()) if _LICENCE_FILE.match(file.name) and file.is_file()]
         if not found:
-            raise FileNotFoundError(f"the crate {self.name} {self.version} has no licence file in {self.folder}")
+            raise NativeMissingError(f"the crate {self.name} {self.version} has no licence file in {self.folder}")
         return [file.read_text(encoding="utf-8") for file in found]
 
 
 def write_licences(native: Path, triples: list[str], zig: Path, environment: Mapping[str, str]) -> None:
-    """Write both files into `native`. zig: the folder of the package `ziglang`."""
+    """Write both files into `native`. zig: the folder of the package `ziglang`. Raises `NativeMissingError`."""
     crates = {crate for triple in triples for crate in linked_crates(native, triple, environment)}
     zigs = [zig / "LICENSE", zig / "lib" / "libunwind" / "LICENSE.TXT"]
     texts: dict[str, list[str]] = {}
@@ -75,7 +75,7 @@ def linked_crates(native: Path, triple: str, environment: Mapping[str, str]) -> 
 
 
 def rust_copyright(environment: Mapping[str, str]) -> Path:
-    """What the toolchain says of the standard library's licences. Raises `FileNotFoundError` if it does not."""
+    """What the toolchain says of the standard library's licences. Raises `NativeMissingError` if it does not."""
     file = (
         Path(output_of(["rustc", "--print", "sysroot"], environment=environment))
         / "share"
@@ -84,7 +84,7 @@ def rust_copyright(environment: Mapping[str, str]) -> Path:
         / "COPYRIGHT-library.html"
     )
     if not file.is_file():
-        raise FileNotFoundError(
+        raise NativeMissingError(
             f"this Rust has no {file}, which the wheel must contain: install Rust from https://rustup.rs"
         )
     return file

@@ -49,21 +49,30 @@ def main() -> int:
     """Build, check and try. The exit code is 0, or 1 after a message that says what is missing or differs."""
     parser = argparse.ArgumentParser(prog="python -m tools.wheels", description=__doc__)
     parser.add_argument("--twice", action="store_true", help="build again in another folder, and compare")
-    options = parser.parse_args()
+    return 0 if make_dist(is_twice=parser.parse_args().twice) else 1
+
+
+def make_dist(*, is_twice: bool) -> bool:
+    """Build, check and try. Whether all is well; what is wrong is printed."""
     try:
         environment = build_environment()
+        targets = available_targets(environment)
+        print(output_of(["rustc", "--version"], environment=environment), flush=True)
+        shutil.rmtree(DIST, ignore_errors=True)
+        digests = _build(DIST, "build", targets, environment)
+        for name, digest in digests.items():
+            print(f"dist/{name}, {(DIST / name).stat().st_size / 1e6:.2f} MB, sha256 {digest}")
+        if not is_sound(DIST) or (is_twice and not _is_equal_again(digests, targets, environment)):
+            return False
+        _try()
     except NativeMissingError as error:
         print(f"wheel: the compiled decoder cannot be built: {error}.", file=sys.stderr)
-        return 1
-    targets = available_targets(environment)
-    shutil.rmtree(DIST, ignore_errors=True)
-    digests = _build(DIST, "build", targets, environment)
-    for name, digest in digests.items():
-        print(f"dist/{name}, {(DIST / name).stat().st_size / 1e6:.2f} MB, sha256 {digest}")
-    if not is_sound(DIST) or (options.twice and not _is_equal_again(digests, targets, environment)):
-        return 1
-    _try()
-    return 0
+        return False
+    except subprocess.CalledProcessError as error:
+        command = " ".join(map(str, error.cmd))
+        print(f"wheel: `{command}` ended with code {error.returncode}: read the lines above.", file=sys.stderr)
+        return False
+    return True
 
 
 def build_environment() -> dict[str, str]:

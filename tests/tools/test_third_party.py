@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.native import SOURCE, find_cargo, with_cargo
+from tools.native import SOURCE, NativeMissingError, find_cargo, with_cargo
 from tools.native_wheels import TARGETS
 from tools.third_party import NAME, RUST_NAME, Crate, linked_crates, write_licences
 
@@ -53,5 +53,5 @@ def test_the_file_names_each_crate_and_has_its_text(environment: dict[str, str],
 
 
 def test_a_crate_without_a_licence_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="the crate quick 1.0 has no licence file"):
+    with pytest.raises(NativeMissingError, match="the crate quick 1.0 has no licence file"):
         Crate("quick", "1.0", "MIT", tmp_path).texts()
