@@ -1,7 +1,7 @@
 """What a discovery lists, and which of the listed blobs a log adopts. Pure.
 
 what the log has ─► ranges to list ─► listed blobs ─┬─► new: by their headers, entries
-└─► left out, each for a reason that is counted
+                                                    └─► left out, each for a reason that is counted
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Looks at a blob before it is adopted: its header has the schema, and its age says whether it is at rest.
 
 GET of the first 16 KiB, on the listed ETag ─┬─► schema, and age by the service's clock
-├─► more of it, if the header is longer, or if rows are counted
-└─► damaged, changed meanwhile, or modified just now
+                                             ├─► more of it, if the header is longer, or if rows are counted
+                                             └─► damaged, changed meanwhile, or modified just now
 """
 
 from __future__ import annotations

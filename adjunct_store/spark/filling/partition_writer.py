@@ -76,7 +76,7 @@ class PartitionReport:
 
 @dataclass(frozen=True)
 class PartitionWriter:
-    """For `mapInArrow` over `Changes.by_partition()`: writes the partition of a task. Picklable.
+    """For `mapInArrow` over `ChangeRows.by_partition()`: writes the partition of a task. Picklable.
 
     base: the checkpoint of each partition that the batch begins from. in_use: checkpoints of each partition that
     readers may still open. allow_nulls: rows with null keys are counted and left out; else nothing is written
@@ -253,7 +253,7 @@ class KeyedRows:
 def last_of_ties(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches without rows that a later one of the same key replaces, as its `then_by` says.
 
-    batches: with the columns of `Changes.frame`, sorted by key, order and `then_by`.
+    batches: with the columns of `ChangeRows.frame`, sorted by key, order and `then_by`.
     """
     last: pa.RecordBatch | None = None
     for batch in batches:

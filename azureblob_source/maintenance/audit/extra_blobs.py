@@ -63,11 +63,10 @@ class Judgement:
 
 @dataclass
 class EarlierEntries:
-    """The entries before a view's head, read from the newest back as far as it takes. all: up to the oldest."""
+    """The entries before a view's head, read from the newest back as far as it takes."""
 
     context: AuditContext
     facts: EntryFacts = field(default_factory=EntryFacts)
-    lowest: int | None = None
     read: int = 0
 
     def read_for(self, extra: Sequence[Extra], view: LogView, most: int = MOST_ENTRIES) -> None:
@@ -80,7 +79,7 @@ class EarlierEntries:
             entries = [entry for entry in found if isinstance(entry, LogEntry) and entry.log_id == view.head.log_id]
             self.facts.add(entries)
             self.facts.whole = self.facts.whole and len(entries) == len(found)
-            self.read, self.lowest, until = self.read + len(entries), start, start - 1
+            self.read, until = self.read + len(entries), start - 1
             known = origins_of(self.facts, wanted)
             wanted = [each for each in wanted if each not in known and not _is_before(entries, each)]
 
