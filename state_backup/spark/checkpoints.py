@@ -22,7 +22,7 @@ from state_backup.backup.settings import WriterSettings
 from state_backup.record.store import StateStorage, open_location
 from state_backup.restoring.restore import RestoreResult, RestoreSettings, restore
 from state_backup.spark.position import STORE, QueryPosition, beside, local_path
-from state_backup.spark.relocation import relocate
+from state_backup.spark.schema_paths import relocate
 from state_backup.spark.snapshot import newest_batch, query_id, snapshot_of, whole_batch
 from state_backup.spark.writers import note_openings, open_for_query, openings_of
 

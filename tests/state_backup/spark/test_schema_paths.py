@@ -11,7 +11,7 @@ import pytest
 from foundation.errors import CorruptError
 from state_backup.spark import restore_checkpoint
 from state_backup.spark.batches import back_up_batch
-from state_backup.spark.relocation import relocate
+from state_backup.spark.schema_paths import relocate
 from tests.state_backup.spark.checkpoint_files import batch_files, write_files
 from tests.state_backup.states import new_account, state_in
 
