@@ -32,7 +32,7 @@ from azureblob_source.adoption.discovery import (
     divided,
     partition_of,
     ranges,
-    whole,
+    whole_folder,
 )
 from azureblob_source.adoption.headers import LookedAt, look_at
 from azureblob_source.adoption.known_blobs import MOST_NAMES, KnownBlobs
@@ -117,7 +117,7 @@ class Adopter:
         self._since_listing = {}
         chosen = self._ranges()
         rules = self._rules(head)
-        is_whole = chosen == whole(self.log.stream)
+        is_whole = chosen == whole_folder(self.log.stream)
         found = self._listed_whole(rules) if is_whole else self._listed(chosen, rules)
         if is_whole:
             self._nested = frozenset(found.nested)
@@ -203,7 +203,7 @@ class Adopter:
         """What to list now."""
         due = self._whole_at is None or self._clock.monotonic() - self._whole_at >= self.settings.whole_every
         if due:
-            return whole(self.log.stream)
+            return whole_folder(self.log.stream)
         return ranges(
             self._known,
             self.log.stream,
@@ -215,7 +215,7 @@ class Adopter:
     def _listed_whole(self, rules: AdoptionRules) -> Found:
         """What is in the folder. Names that are not kept are compared with the log page by page."""
         found, names = Found(), None
-        for page in self._pages_of(*whole(self.log.stream)):
+        for page in self._pages_of(*whole_folder(self.log.stream)):
             found.take(page, self._known, rules)
             if found.older:
                 names = logged_names(self.log, self._version) if names is None else names

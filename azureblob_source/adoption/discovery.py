@@ -185,7 +185,7 @@ class ListRange:
     start: str | None = None
 
 
-def whole(folder: str) -> list[ListRange]:
+def whole_folder(folder: str) -> list[ListRange]:
     """The range of all names."""
     return [ListRange(f"{folder}/")]
 
@@ -202,7 +202,7 @@ def ranges(known: KnownBlobs, folder: str, now: datetime, *, starts_from: bool, 
         for each in ([_from_name(partition)] if starts_from else _by_prefixes(partition, now))
     ]
     if not found or (known.is_whole and pages <= len(found)):
-        return whole(folder)
+        return whole_folder(folder)
     return found
 
 

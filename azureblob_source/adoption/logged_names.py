@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from azureblob_source.log.checkpoint.sorted_names import places_of
-from azureblob_source.log.live_state import of_live
+from azureblob_source.log.live_state import with_live_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,4 +56,4 @@ def logged_names(log: CommitLog, version: int) -> LoggedNames:
             tables.append(table.select(_COLUMNS.names).cast(_COLUMNS))
         return LoggedNames(pa.concat_tables(tables))
 
-    return of_live(log, version, named)
+    return with_live_state(log, version, named)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from azureblob_source.log.checkpoint.live_table import live_table
 from azureblob_source.log.commit_log import adoption_error
 from azureblob_source.log.entry import Removal
-from azureblob_source.log.live_state import of_live
+from azureblob_source.log.live_state import with_live_state
 from azureblob_source.log.moving import moved_together
 from azureblob_source.log.naming import partition_value
 from azureblob_source.log.publish import Publisher
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import Draft, LogEntry
     from azureblob_source.log.live_state import LiveState
-    from azureblob_source.log.moving import Together
+    from azureblob_source.log.moving import JoinedBlob
 
 logger = logging.getLogger("azureblob_source")
 
@@ -181,7 +181,7 @@ def plan_compaction(log: CommitLog, rules: CompactionRules, last: int) -> Compac
         raise adoption_error(log, "compact", head)
     waiting = {each.entry for each in log.transactions().values() if each.batch_version is not None}
     try:
-        found = of_live(log, last, partial(_small_blobs, rules=rules, waiting=waiting))
+        found = with_live_state(log, last, partial(_small_blobs, rules=rules, waiting=waiting))
     except NotFoundError:
         if last >= log.kept_from:
             raise
@@ -258,7 +258,7 @@ class Staging:
     write_id: str
 
 
-Staged: TypeAlias = "Together | None"
+Staged: TypeAlias = "JoinedBlob | None"
 """What was staged; None if a blob of the group is gone."""
 
 

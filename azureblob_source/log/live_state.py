@@ -173,7 +173,7 @@ def check_version(log: CommitLog, version: int | None) -> LogEntry:
     return head
 
 
-def of_live(log: CommitLog, version: int, use: Callable[[LiveState, TailEffect], Found]) -> Found:
+def with_live_state(log: CommitLog, version: int, use: Callable[[LiveState, TailEffect], Found]) -> Found:
     """What `use` finds in the live state at a version: by a checkpoint, else by the entries alone."""
     state = live_state(log, version)
     if state.base is not None:
@@ -211,7 +211,7 @@ def added_at(
 
         return [*blobs_of(table.sort_by("version"), log.stream), *found]
 
-    return of_live(log, version, added)
+    return with_live_state(log, version, added)
 
 
 def warn_unusable(base: LogCheckpoint, error: AzureBlobError) -> None:

@@ -46,7 +46,7 @@ _RESTORE = "Restore it (soft delete), then run this again."
 
 
 @dataclass(frozen=True)
-class Together:
+class JoinedBlob:
     """The blob that has the rows of several, and the attributes of the newest of these.
 
     etags: by name, of those that had the attempt which the log says when they were read.
@@ -57,7 +57,7 @@ class Together:
     etags: Mapping[str, str]
 
 
-def moved_together(log: CommitLog, blobs: Sequence[tuple[str, int]], write_id: str) -> Together:
+def moved_together(log: CommitLog, blobs: Sequence[tuple[str, int]], write_id: str) -> JoinedBlob:
     """Stage the rows of several blobs as one blob.
 
     blobs: name of each, and version of the entry that names it. They have one schema and partition.
@@ -77,7 +77,7 @@ def moved_together(log: CommitLog, blobs: Sequence[tuple[str, int]], write_id: s
     read = [(blob.name, file.data, blob.rows) for (_, blob), file in zip(sources, files, strict=True)]
     properties = [(blob, file.properties) for (_, blob), file in zip(sources, files, strict=True)]
     etags = {blob.name: each.etag for blob, each in properties if attempt_of(each.metadata) == blob.attempt}
-    return Together(_staged(log, together, read, moved, write_id), entry.attributes, etags)
+    return JoinedBlob(_staged(log, together, read, moved, write_id), entry.attributes, etags)
 
 
 def part_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool], write_id: str) -> BlobEntry:

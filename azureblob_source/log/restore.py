@@ -19,7 +19,7 @@ from azureblob_source.log.entry import Removal
 from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.keeping import check_can_keep, kept_after
 from azureblob_source.log.live import entries_in_effect
-from azureblob_source.log.live_state import check_version, of_live
+from azureblob_source.log.live_state import check_version, with_live_state
 from azureblob_source.log.moving import copy_of, moved_rows, part_of
 from azureblob_source.log.naming import is_batch_log
 from azureblob_source.log.publish import still_there
@@ -242,7 +242,7 @@ def _live_at(log: CommitLog, version: int) -> dict[Removal, _LiveBlob]:
                 blobs[blob.removal] = _LiveBlob(blob, added if mover is None else mover, mover is not None)
         return blobs
 
-    return of_live(log, version, found)
+    return with_live_state(log, version, found)
 
 
 def _rows_of(log: CommitLog, blobs: Sequence[_LiveBlob]) -> list[tuple[BlobEntry, frozenset[_Rows]]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from azureblob_source.log.live_state import of_live
+from azureblob_source.log.live_state import with_live_state
 from azureblob_source.log.relocation import compactions_after
 from azureblob_source.log.times import spanned, times_of_rows
 from azureblob_source.read.blobs import PLANNED, BlobPart, StreamBlob, stream_blob, stream_blobs
@@ -172,7 +172,7 @@ class MovedRowsFinder:
                 found += stream_blobs(left.filter(needed))
             return found
 
-        live = of_live(self.log, version, live_blobs)
+        live = with_live_state(self.log, version, live_blobs)
         there = {blob.name for blob in live}
         needed = {
             blob.moved_in

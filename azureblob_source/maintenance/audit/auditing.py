@@ -30,7 +30,7 @@ from azureblob_source.maintenance.audit.extra_blobs import EarlierEntries, Extra
 from azureblob_source.maintenance.audit.findings import Audit, Finding, Kind
 from azureblob_source.maintenance.audit.kept_blobs import kept_findings
 from azureblob_source.maintenance.audit.live_index import LiveIndex, Sweep, empty
-from azureblob_source.maintenance.audit.log_again import doubts_of, findings_without_head, log_findings
+from azureblob_source.maintenance.audit.log_doubts import doubts_of, findings_without_head, log_findings
 from azureblob_source.maintenance.audit.log_faults import Chain
 from azureblob_source.maintenance.audit.log_view import WholeLog, stored, view_of
 from azureblob_source.maintenance.audit.looking import MOST, AuditContext, LiveBlob, look_at

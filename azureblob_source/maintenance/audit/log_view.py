@@ -13,7 +13,7 @@ import pyarrow as pa
 from azureblob_source.log.checkpoint.live_table import live_table
 from azureblob_source.log.checkpoint.manifest import without
 from azureblob_source.log.live import entries_in_effect, first_unpublished
-from azureblob_source.log.live_state import no_log, of_live
+from azureblob_source.log.live_state import no_log, with_live_state
 from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.maintenance.audit.entry_facts import EntryFacts
 from azureblob_source.maintenance.audit.live_index import AUDITED
@@ -66,7 +66,7 @@ def stored(log: CommitLog, versions: Sequence[int]) -> list[LogEntry | CorruptEr
 
 
 def view_of(log: CommitLog) -> LogView:
-    """The log as of now, by its newest checkpoint. `NotFoundError` if there is no log; else errors as of `of_live`."""
+    """The log as of now, by its newest checkpoint. `NotFoundError` without a log; else errors as of `with_live_state`."""
     while True:
         head, boundary = _newest(log)
         try:
@@ -86,7 +86,7 @@ def _by_checkpoint(log: CommitLog, head: LogEntry, boundary: Boundary) -> LogVie
             return None, state.entries, added
         return state.base.version, state.entries, pa.concat_tables([state.left_of(base, effect, AUDITED), added])
 
-    checkpoint, entries, live = of_live(log, head.version, use)
+    checkpoint, entries, live = with_live_state(log, head.version, use)
     return _view(log, head, boundary, checkpoint, entries, live)
 
 

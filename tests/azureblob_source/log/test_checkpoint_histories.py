@@ -51,7 +51,7 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.log.checkpoint.building:_written", "for start in starts", "for start in starts[:1]"
     ),
     "a damaged manifest has no blobs": edited(
-        "azureblob_source.log.live_state:of_live",
+        "azureblob_source.log.live_state:with_live_state",
         "state = by_entries(log, version)",
         "return use(state, state.effect_of_entries())",
     ),

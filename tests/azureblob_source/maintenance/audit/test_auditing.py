@@ -16,7 +16,7 @@ from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, Draft, LogEntry, Transaction, to_json
-from azureblob_source.log.live_state import of_live
+from azureblob_source.log.live_state import with_live_state
 from azureblob_source.log.naming import checkpoint_name, hint_name, log_name, schema_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance import checkpoints
@@ -131,9 +131,9 @@ def test_a_view_has_the_boundary_by_which_it_knows_what_is_live(monkeypatch: pyt
     def beside_a_vacuum(log: CommitLog, *rest: Any) -> Any:
         if not moved:
             moved.append(move_boundary(box(account), STREAM, Boundary(), Boundary(8, {7: "etag"}, "vacuum")))
-        return of_live(log, *rest)
+        return with_live_state(log, *rest)
 
-    monkeypatch.setattr("azureblob_source.maintenance.audit.log_view.of_live", beside_a_vacuum)
+    monkeypatch.setattr("azureblob_source.maintenance.audit.log_view.with_live_state", beside_a_vacuum)
     view = view_of(log_of(account))
     assert (moved[0], 12) == (view.boundary, len(view.live))
 

@@ -60,7 +60,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "blobs of a stream below count": edited(f"{_AUDIT}.live_index:Sweep.extra", "self._nested", "()"),
     "missing versions are not looked for": edited(
-        f"{_AUDIT}.log_again:doubts_of", "gaps(sweep.versions, first, last)", "()"
+        f"{_AUDIT}.log_doubts:doubts_of", "gaps(sweep.versions, first, last)", "()"
     ),
     "what follows a missing version is judged": edited(
         f"{_AUDIT}.auditing:_Auditing.run", "if log_faults.beyond_head", "if False"
