@@ -66,7 +66,7 @@ def stored(log: CommitLog, versions: Sequence[int]) -> list[LogEntry | CorruptEr
 
 
 def view_of(log: CommitLog) -> LogView:
-    """The log as of now, by its newest checkpoint. `NotFoundError` without a log; else errors as of `with_live_state`."""
+    """The log as of now, by its newest checkpoint. `NotFoundError` without a log; others as of `with_live_state`."""
     while True:
         head, boundary = _newest(log)
         try:
