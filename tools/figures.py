@@ -196,9 +196,9 @@ def counts(found: Sequence[Module]) -> Iterator[str]:
     yield f"Module names used twice: {len(twice)}: {_listed(twice)}"
     calls = Counter(call for module in found for call in _log_calls(module.tree))
     yield f"Log calls: {_listed((level, calls[level]) for level in LEVELS)}"
-    docstrings = [text for module in found for text in docstrings(module.tree)]
-    first = Counter(word[1] for text in docstrings if (word := NEED_THE_LINE_ABOVE.match(text)))
-    yield f"Docstrings: {len(docstrings):,}, of which begin with {_listed(first.most_common()) or 'no such word'}"
+    texts = [text for module in found for text in docstrings(module.tree)]
+    first = Counter(word[1] for text in texts if (word := NEED_THE_LINE_ABOVE.match(text)))
+    yield f"Docstrings: {len(texts):,}, of which begin with {_listed(first.most_common()) or 'no such word'}"
 
 
 def tests_and_documents(root: Path) -> Iterator[str]:
