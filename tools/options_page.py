@@ -16,7 +16,8 @@ _INTRODUCTION = """# Options
 
 The options of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream` with `format("azureblob")`. The case of
 keys is ignored. An unknown option, one of the other kind of read, or a malformed value is an error before the first
-task runs. Byte sizes are powers of 1024.
+task runs. In the tables *bytes* are a number such as `10485760`, `10MiB` or `64k` (of powers of 1024), *milliseconds*
+one such as `500` or `30s`, and a *time* is such as `2013-01-31`, `2013-01-31T12:00:00Z` or `2013-01-31T12:00:00+01:00`.
 
 If `auth` is not set, it follows from the option that is: `connectionString`, `accountKey`, `sasToken`, `clientSecret`
 or `certificatePath`. If none of them is set, the first of the variables `AZURE_STORAGE_CONNECTION_STRING`,
@@ -29,6 +30,14 @@ values of `accountKey`, `sasToken`, `connectionString`, `clientSecret` and `cert
 
 This page is printed from the code by `python -m tools.options_page`.
 """
+
+
+_SHORT = {
+    "a number of bytes such as `10485760`, `10MiB` or `64k`": "bytes",
+    "milliseconds such as `500` or `30s`": "milliseconds",
+    "a time such as `2013-01-31`, `2013-01-31T12:00:00Z` or `2013-01-31T12:00:00+01:00`": "time",
+}
+"""What parsers expect, as messages say it, by the words of the introduction."""
 
 
 def page() -> str:
@@ -48,7 +57,10 @@ def markdown(table: OptionTable) -> str:
 
 def _row(option: Option[Any]) -> str:
     default = option.shown_default if option.shown_default is not None else _default_text(option.default)
-    cells = (f"`{option.name}`", option.parse.expected, default, option.help)
+    expected = option.parse.expected
+    for text, short in _SHORT.items():
+        expected = expected.replace(text, short)
+    cells = (f"`{option.name}`", expected, default, option.help)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
