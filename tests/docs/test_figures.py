@@ -9,10 +9,12 @@ from tools.figures import (
     WORDS,
     ambiguous_classes,
     clocks,
+    counts,
     docstrings,
     global_clocks,
     long_signatures,
     modules,
+    sizes,
     words,
 )
 
@@ -48,6 +50,11 @@ def test_docstrings_are_understood_without_the_line_above() -> None:
 def test_messages_name_options_in_one_form() -> None:
     bare = re.compile(r"[Oo]ptions? (?:$|[a-z.]+[A-Z])")  # and not: Option `codec` is …
     assert [] == [(module.path, line) for module in MODULES for line, text in module.strings() if bare.match(text)]
+
+
+def test_the_figures_have_their_lines() -> None:
+    assert {"Modules", "Module", "Log", "Docstrings"} == {line.split()[0].rstrip(":") for line in counts(MODULES)}
+    assert any(line.startswith("azure_account") for line in sizes(MODULES))
 
 
 def test_every_kind_of_finding_is_found() -> None:
