@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +25,7 @@ from foundation.errors import FencedError
 from tests.crash.flights import write_files
 from tests.crash.killing import ROOT
 from tests.crash.visible_blobs import VisibleBlobs
+from tools.guides import python_blocks, with_account
 from tools.reporting import wait_for
 from tools.sessions import kill_session
 
@@ -42,11 +42,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def examples(container: str, folder: Path) -> list[str]:
     """The code of the guide, with other names of containers and folders."""
     return [
-        re.sub("^account = .*$", "account = {}", code, flags=re.MULTILINE)
+        with_account(code, {})
         .replace("mycontainer/", f"{container}/")
         .replace('"coordination/', f'"{container}/')
         .replace("/mnt/", f"{folder}/")
-        for code in re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+        for code in python_blocks(GUIDE)
     ]
 
 

@@ -19,6 +19,7 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from tests.crash.killing import ROOT
+from tools.guides import python_blocks, with_account
 from tools.reporting import wait_for
 from tools.sessions import kill_session
 
@@ -35,10 +36,8 @@ SECONDS = 400.0
 def programs(container: str, folder: Path) -> tuple[str, str]:
     """`pipeline.py` and `input.py` of the guide, with other names of containers and folders."""
     blocks = [
-        re.sub("^account = .*$", "account = {}", code, flags=re.MULTILINE)
-        .replace("mycontainer/", f"{container}/")
-        .replace("/mnt/", f"{folder}/")
-        for code in re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+        with_account(code, {}).replace("mycontainer/", f"{container}/").replace("/mnt/", f"{folder}/")
+        for code in python_blocks(GUIDE)
     ]
     return "".join(blocks[:-1]), blocks[-1]
 

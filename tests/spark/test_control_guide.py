@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from azure_account import Location
 from control_messages.spark import AzureBlobTransport
 from tests.spark.parquet_stream import streaming
+from tools.guides import python_blocks, with_account
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,10 +20,6 @@ GUIDE = Path(__file__).parents[2] / "docs" / "CONTROL_MESSAGES.md"
 DAY = 86_400_000
 
 pytestmark = [pytest.mark.usefixtures("rocksdb_state"), pytest.mark.slow]
-
-
-def examples() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
 
 
 def test_the_examples_of_the_guide_work(
@@ -46,10 +42,10 @@ def test_the_examples_of_the_guide_work(
         "take": lambda batch, _: taken.extend(batch.collect()),
     }
     upstream, downstream, days, next_stream = (
-        re.sub("^account = .*$", f"account = {options!r}", code, flags=re.MULTILINE)
+        with_account(code, options)
         .replace('"container/', f'"{container_name}/')
         .replace("checkpoints/", f"{tmp_path}/checkpoints/")
-        for code in examples()
+        for code in python_blocks(GUIDE)
     )
 
     exec(upstream, names)  # noqa: S102 - a file of this repository, here and below

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
+from tools.guides import python_blocks
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -22,10 +24,10 @@ NUMBERED = {"type": "record", "name": "edit", "fields": [{"name": "number", "typ
 
 
 def first_job(guide: str) -> str:
-    first, *others = re.findall(r"```python\n(.*?)```", (GUIDES / guide).read_text("utf-8"), re.DOTALL)
+    first, *others = python_blocks(GUIDES / guide)
     for code in others:
         compile(code, guide, "exec")
-    return str(first)
+    return first
 
 
 class Jobs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tools.guides import python_blocks
 from tools.java import java_home
 from tools.spark_session import java_options
 
@@ -37,11 +37,6 @@ sys.meta_path.insert(0, ExtraIsMissing())
 """A `sitecustomize` for all Python processes of a job: packages of the extra `control-messages` cannot be imported."""
 
 
-def first_example(document: str) -> str:
-    (code,) = re.findall(r"```python\n(.*?)```", (REPOSITORY / document).read_text("utf-8"), re.DOTALL)[:1]
-    return str(code)
-
-
 def run(job: Path, code: str) -> subprocess.CompletedProcess[str]:
     job.write_text(code)
     (job.parent / "sitecustomize.py").write_text(WITHOUT_EXTRAS)
@@ -63,7 +58,7 @@ def test_the_first_examples_run_unchanged(
     other_python = tmp_path / "python3"
     other_python.write_text("#!/bin/sh\necho 'this is not the Python with the package' >&2\nexit 1\n")
     other_python.chmod(0o755)
-    code = first_example("README.md") + first_example("docs/READING.md")
+    code = python_blocks("README.md")[0] + python_blocks("docs/READING.md")[0]
     code = code.replace('{"accountName": "myaccount"}', repr(options))
     code = code.replace("mycontainer", container_name).replace("/tmp/checkpoints", str(tmp_path))  # noqa: S108
     assert container_name in code

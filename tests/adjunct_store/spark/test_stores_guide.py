@@ -22,6 +22,7 @@ from adjunct_store.versions.manifest_store import read_manifest
 from azure_account.location import Location
 from control_messages.producer import ProducerSpec
 from control_messages.spark import AzureBlobTransport, control_envelopes
+from tools.guides import python_blocks, with_account
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +50,9 @@ def account(azurite: Any, container_name: str) -> Iterator[dict[str, str]]:
 
 def examples(account: dict[str, str], container_name: str, folder: Path) -> list[str]:
     return [
-        re.sub("^account = .*$", f"account = {account!r}", code, flags=re.MULTILINE)
-        .replace('"mycontainer', f'"{container_name}')
-        .replace("/mnt/", f"{folder}/")
+        with_account(code, account).replace('"mycontainer', f'"{container_name}').replace("/mnt/", f"{folder}/")
         for page in PAGES
-        for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+        for code in python_blocks(page)
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import pytest
 
 from azure_account.location import Location
 from state_backup.restoring.restore import checkpoints
+from tools.guides import python_blocks, with_account
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,11 +29,7 @@ def account(container_name: str) -> dict[str, str]:
 
 def examples(folder: Path, account: dict[str, str]) -> list[str]:
     """With directories and the account of the test."""
-    found = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    return [
-        re.sub("^account = .*$", f"account = {account}", code, flags=re.MULTILINE).replace("/mnt/", f"{folder}/")
-        for code in found
-    ]
+    return [with_account(code, account).replace("/mnt/", f"{folder}/") for code in python_blocks(GUIDE)]
 
 
 def run(code: str, names: dict[str, Any]) -> None:
