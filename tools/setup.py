@@ -2,7 +2,8 @@
 
     demo, test, check,       packages in .venv: the connector's own, and those of this group of pyproject.toml, in the
     notebooks, bench, docs   versions of requirements/dev.lock; this checkout on the import path; a Java
-    pyspark40, pyspark41 ... .venv-pyspark40 and so on, from requirements/pyspark40.lock; likewise `release`
+    pyspark40, pyspark41 ... .venv-pyspark40 and so on, from requirements/pyspark40.lock; likewise `release`; with
+                             another Python pyspark40@3.12 is .venv-pyspark40-3.12
     azurite, browser         the packages of tools/azurite and tools/browser from npm; a Node if there is none
     native                   the compiled decoder of native/ in .venv, if there is a Rust or the package manager has one
 
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tools.java import JavaMissingError, require_java
 from tools.native import SOURCE, NativeMissingError, cargos, sources, with_cargo
 from tools.node import find_node
+from tools.pythons import find_python, full_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,14 +81,25 @@ def _set_up(part: str) -> None:
         _set_up_environment(part)
 
 
-def _set_up_environment(name: str) -> None:
+def _set_up_environment(part: str) -> None:
     """An environment of its own, named as its lock file: with a version of Spark, or with what builds packages."""
+    name, _, version = part.partition("@")
     locked = ["release", *sorted(lock.stem for lock in REQUIREMENTS.glob("pyspark*.lock"))]
     if name not in locked:
         known = ", ".join([*GROUPS, *NPM, "native", *locked])
         raise SetupError(f"there is no part {name}; choose among {known}.")
-    stamp = ROOT / f".venv-{name}" / ".setup"
-    _once(stamp.parent.name, stamp, _lock_files("setup", name), partial(_make_environment_of, name))
+    python = find_python(version) if version else _this_python()
+    if python is None:
+        raise SetupError(f"{part} needs Python {version}, and none was found: put python{version} on the PATH.")
+    folder = folder_of(part)
+    more = [str(full_version(python))] if version else []
+    action = partial(_make_environment_of, name, folder, python)
+    _once(folder.name, folder / ".setup", _lock_files("setup", name), action, *more)
+
+
+def folder_of(part: str) -> Path:
+    """The environment of a part such as `pyspark40` or `pyspark40@3.12`."""
+    return ROOT / f".venv-{part.replace('@', '-')}"
 
 
 def _install_native() -> None:
@@ -136,8 +149,9 @@ def _add_group(group: str) -> None:
 
 def _require_development() -> None:
     """Make .venv, if there is none of this Python, with uv in it."""
-    if not (DEVELOPMENT / "pyvenv.cfg").is_file() or _is_of_another_python(DEVELOPMENT):
-        _make_environment(DEVELOPMENT)
+    python = _this_python()
+    if not (DEVELOPMENT / "pyvenv.cfg").is_file() or _is_of_another_python(DEVELOPMENT, python):
+        _make_environment(DEVELOPMENT, python)
         _fetch_uv()
 
 
@@ -175,10 +189,9 @@ def _packages(text: str) -> list[_Package]:
     ]
 
 
-def _make_environment_of(name: str) -> None:
+def _make_environment_of(name: str, folder: Path, python: Path) -> None:
     _require_development()
-    folder = ROOT / f".venv-{name}"
-    _make_environment(folder)
+    _make_environment(folder, python)
     _install(folder, REQUIREMENTS / f"{name}.lock")
 
 
@@ -193,23 +206,26 @@ def _npm_ci(folder: Path) -> None:
     _run([*node.npm, "ci", "--loglevel=error"], cwd=folder, environment={**os.environ, "PATH": path})
 
 
-def _make_environment(folder: Path) -> None:
+def _this_python() -> Path:
+    """The Python that runs, not that of its virtual environment."""
+    return Path(getattr(sys, "_base_executable", sys.executable))
+
+
+def _make_environment(folder: Path, base: Path) -> None:
     """Create a virtual environment with this checkout on its import path, for Spark's workers too.
 
     An existing one of another Python version is cleared first, because its packages cannot be loaded.
     """
-    base: str = getattr(sys, "_base_executable", sys.executable)
-    clear = ["--clear"] if _is_of_another_python(folder) else []
+    clear = ["--clear"] if _is_of_another_python(folder, base) else []
     _run([base, "-m", "venv", *clear, folder], "install Python's venv module (python3-venv)")
     question = "import sysconfig; print(sysconfig.get_path('purelib'))"
     answer = subprocess.run([str(_python(folder)), "-c", question], capture_output=True, text=True, check=True)
     (Path(answer.stdout.strip()) / "_checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
 
 
-def _is_of_another_python(folder: Path) -> bool:
+def _is_of_another_python(folder: Path, base: Path) -> bool:
     config = folder / "pyvenv.cfg"
-    version = ".".join(str(number) for number in sys.version_info[:3])
-    return config.is_file() and f"version = {version}" not in config.read_text(encoding="utf-8")
+    return config.is_file() and f"version = {full_version(base)}" not in config.read_text(encoding="utf-8")
 
 
 def _fetch_uv() -> None:

@@ -21,6 +21,13 @@ def test_a_version_of_spark_without_a_lock_is_refused_with_those_that_have_one()
     assert (1, "") == (ended.returncode, ended.stdout)
 
 
+def test_a_python_that_is_missing_is_named() -> None:
+    command = [sys.executable, "-m", "tools.setup", "pyspark40@3.99"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    expected = "set-up: pyspark40@3.99 needs Python 3.99, and none was found: put python3.99 on the PATH.\n"
+    assert (1, expected) == (ended.returncode, ended.stderr)
+
+
 def test_each_group_has_what_it_needs_of_the_lock_file_and_all_have_all_of_it() -> None:
     lock = ROOT / "requirements" / "dev.lock"
     parts = {group: names(part_of(lock, group)) for group in GROUPS}
