@@ -3,8 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 BIN40 := .venv-pyspark40/bin
-# The versions of pyspark that `make matrix` tests, each with an environment and a lock of its own.
+# What `make matrix` and `make trial` test: versions of pyspark, each with a lock of its own, and of Python.
 SPARKS ?= 40 41 42 43
+PYTHONS ?= 3.11 3.12 3.13
+PAIRS = --sparks $(SPARKS) --pythons $(PYTHONS)
 
 # More than four workers are no faster: each starts a Spark and an Azurite of its own when its tests need them. Files run
 # in the order of tests/conftest.py, those with Spark first, so that no worker is left with a long one at the end.
@@ -25,7 +27,7 @@ TYPED := $(wildcard hatch_build.py adjunct_store arrow_avro azure_account azureb
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup lint docs links demo pipeline soak test spark crash histories fuzz matrix bench year wheel release notebooks check fmt lock clean
+.PHONY: help setup lint docs links demo pipeline soak test spark crash histories fuzz matrix trial bench year wheel release notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,14 +74,12 @@ histories: setup-test-native ## 100,000 random histories of the commit protocol,
 fuzz: setup-test-native ## give both decoders the same damaged bytes (MINUTES=30 SEED=)
 	@$(BIN)/python -m tests.arrow_avro.fuzz --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
-matrix: setup-azurite ## the Spark tests on pyspark 4.0, 4.1, 4.2 and 4.3, each in an environment of its own (SPARKS="41 42" selects)
-	@$(PYTHON) -m tools.setup --quiet $(SPARKS:%=pyspark%)
-	@failed=; for spark in $(SPARKS); do \
-		bin=.venv-pyspark$$spark/bin; \
-		$$bin/python -c 'import pyspark; print("pyspark", pyspark.__version__, flush=True)'; \
-		$$bin/python -m pytest $(PARALLEL) -m "every_spark and not slow and not live" $(PYTEST) $(SELECTED) \
-			|| failed="$$failed $$spark"; \
-	done; test -z "$$failed" || { echo "make matrix: tests fail on pyspark$$failed"; exit 1; }
+matrix: setup-test-azurite wheel ## the tests on pyspark 4.0 to 4.3 and Python 3.11 to 3.13, and `make trial` (SPARKS="41 42" PYTHONS="3.12" selects)
+	@$(BIN)/python -m tools.matrix $(PAIRS) -- $(PARALLEL) $(PYTEST)
+
+trial: setup-test-notebooks-azurite wheel ## the wheels alone in empty environments, on each pyspark and Python: round trips, the guides, the notebooks
+	@$(BIN)/python -m tools.trial $(PAIRS)
+	@$(BIN)/python -m tools.notebooks --alone
 
 lint: setup-test-bench-notebooks-docs-check ## format, lint, types, imports
 	$(BIN)/ruff format --check .
@@ -130,6 +130,6 @@ lock: setup-check ## resolve the dependencies again (UPGRADE=--upgrade for newer
 	for folder in azurite browser; do $(PYTHON) -m tools.node install --package-lock-only --prefix tools/$$folder; done
 
 clean: ## remove everything that the targets made, including what `make setup` has downloaded
-	rm -rf .venv .venv-pyspark* .venv-release tools/azurite/node_modules tools/browser/node_modules build dist .clients .demo spark-warehouse artifacts metastore_db
+	rm -rf .venv .venv-pyspark* .venv-release .trial tools/azurite/node_modules tools/browser/node_modules build dist .clients .demo spark-warehouse artifacts metastore_db
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,6 +10,8 @@ import pytest
 
 import control_messages.errors
 import foundation.errors
+from tools.guides import python_blocks
+from tools.trial import SPARKS, release
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -102,6 +104,18 @@ def test_each_environment_of_the_matrix_has_the_spark_of_its_name_and_the_docume
     assert [version for (version,) in versions] == named.split(", ")
 
 
+def test_the_documents_say_on_which_python_the_tests_of_each_spark_run() -> None:
+    (named,) = re.findall(
+        r"^\| Python \|.*\| ([^|]*);[^|]* \|$", (ROOT / "docs" / "COMPATIBILITY.md").read_text("utf-8"), re.MULTILINE
+    )
+    found = {
+        version: python
+        for python, sparks in re.findall(r"([\d.]+) \((.*?)\)", named)
+        for version in re.findall(r"\d\.\d", sparks)
+    }
+    assert {release(spark): python for spark, python in SPARKS.items()} == found
+
+
 def _release(versions: list[str]) -> list[tuple[str, str]]:
     return [(version.split(".")[0], version.split(".")[1]) for version in versions]
 
@@ -112,6 +126,6 @@ SESSION, PYTHON = "SparkSession.builder", 'os.environ.setdefault("PYSPARK_PYTHON
 @pytest.mark.parametrize("guide", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
 def test_an_example_that_starts_spark_first_says_which_python_its_workers_are(guide: str) -> None:
     """Nothing else can: Spark looks for this package in the Python that it is told before the session starts."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / guide).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    blocks = python_blocks(guide)
     starts = [block for block in blocks if SESSION in block]
     assert [PYTHON in block.partition(SESSION)[0] for block in starts] == [True] * len(starts)
