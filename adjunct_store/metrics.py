@@ -32,12 +32,12 @@ UP_DOWN_COUNTERS: Table = {
     "versionsOpen": ("{version}", "versions that a worker process has open"),
 }
 GAUGES: Table = {
-    "version": ("1", "the number of the last version that the fill has published"),
-    "batch": ("1", "the number of the batch that this version has"),
+    "version": ("{version}", "the number of the last version that the fill has published"),
+    "batch": ("{batch}", "the number of the batch that this version has"),
     "entries": ("{entry}", "keys with a value in that version"),
     "tombstones": ("{entry}", "deleted keys that this version remembers"),
     "bytes": ("By", "size of that version on disk"),
-    "bootstrapped": ("1", "1 when all that the source had at the beginning is published, else 0"),
+    "bootstrapped": ("{store}", "1 when all that the source had at the beginning is published, else 0"),
     "versionAgeSeconds": ("s", "time since the fill has published its last version"),
 }
 HISTOGRAMS: Table = {

@@ -8,6 +8,7 @@ does nothing (`foundation.meters`); the log entries have the same counts.
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from foundation.meters import Meters, Metrics, Table
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from azure_account.container import BlobContainer
-    from azureblob_source.log.entry import BlobEntry
+    from azureblob_source.log.entry import BlobEntry, Change
     from foundation.errors import AzureBlobError
 
 logger = logging.getLogger("azureblob_source")
@@ -31,13 +32,14 @@ COUNTERS: Table = {
     "connectionErrors": ("{error}", "requests that failed, whether they were retried or not"),
 }
 _DAMAGED: Table = {"corruptBlobs": ("{blob}", "damaged blobs, or parts of them, that were skipped")}
+COMMITTED: Table = {"lastCommit": ("s", "when the last batch was committed, since 1970 UTC")}
 GAUGES: Table = {
     "backlogVersions": ("{version}", "versions that a streaming read has not read yet"),
     "backlogBlobs": ("{blob}", "their blobs"),
     "backlogRows": ("{row}", "their rows"),
     "backlogBytes": ("By", "bytes of these blobs, as stored"),
 }
-METERS = Meters("azureblob", counter={**COUNTERS, **_DAMAGED}, observable_gauge=GAUGES)
+METERS = Meters("azureblob", counter={**COUNTERS, **_DAMAGED}, gauge=COMMITTED, observable_gauge=GAUGES)
 
 
 def count(counts: Mapping[str, int], *, system: str, source: str) -> None:
@@ -46,6 +48,14 @@ def count(counts: Mapping[str, int], *, system: str, source: str) -> None:
     for name, number in counts.items():
         if number:
             _add(name, number, groups)
+
+
+def mark_commits(entries: Iterable[Change], *, container: str, stream: str | None) -> None:
+    """Set `lastCommit` of the stream of each entry. stream: of entries without blobs."""
+    for entry in entries:
+        name = entry.blobs[0].stream if entry.blobs else stream
+        committed = datetime.fromisoformat(entry.timestamp).timestamp()
+        METERS.instrument("gauge", "lastCommit").set(committed, {"stream": f"{container}/{name}"})
 
 
 def batch_metrics(blobs: Sequence[BlobEntry]) -> dict[str, int]:

@@ -19,11 +19,13 @@ COUNTERS: Table = {
     "rejoins": ("{join}", "times that the processor has joined under a new id, its heartbeats being overdue"),
     "tasksBegun": ("{task}", "tasks that the listener has begun"),
     "tasksStopped": ("{task}", "tasks that the listener has stopped"),
+    "queriesFailed": ("{failure}", "times that the query of a `task` has failed, and was not fenced"),
 }
 GAUGES: Table = {
-    "leads": ("1", "1 while the process leads, else 0"),
-    "epoch": ("1", "the leader's epoch, as last read"),
-    "jobModelVersion": ("1", "the version of the job model, as last read"),
+    "leads": ("{leader}", "1 while the process leads, else 0"),
+    "epoch": ("{epoch}", "the leader's epoch, as last read"),
+    "jobModelVersion": ("{version}", "the version of the job model, as last read"),
+    "tasks": ("{task}", "tasks of the job model, as last read"),
     "tasksRunning": ("{task}", "tasks that the processor runs"),
     "processorsAlive": ("{processor}", "processors alive as the leader sees them; only the leader reports it"),
 }

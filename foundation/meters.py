@@ -25,7 +25,7 @@ class Meters:
     """The instruments of one package, each made when it is first used; `KeyError` for an unknown one. Thread-safe."""
 
     def __init__(self, package: str, **tables: Table) -> None:
-        """tables: `counter`, `up_down_counter`, `histogram` and `observable_gauge`, as far as the package has them."""
+        """tables: `counter`, `up_down_counter`, `histogram`, `gauge`, `observable_gauge`: those that it has."""
         self._package, self._tables = package, tables
         self._lock = threading.Lock()
         self._made: dict[str, Any] = {}
@@ -89,6 +89,19 @@ class Metrics:
     def add(self, name: str, number: int) -> None:
         """Add to a counter that goes up and down."""
         self._meters.instrument("up_down_counter", name).add(number, self._attributes)
+
+    def set(self, name: str, value: float) -> None:
+        """Set a gauge of the table `gauge`, which shows this value until the next one."""
+        self._meters.instrument("gauge", name).set(value, self._attributes)
+
+    @contextmanager
+    def count_failures(self, name: str, **attributes: str) -> Iterator[None]:
+        """Count the block if it fails; its error is raised."""
+        try:
+            yield
+        except Exception:
+            self.count(name, 1, **attributes)
+            raise
 
     def record(self, name: str, seconds: float, **attributes: str) -> None:
         """Add a duration to a histogram."""

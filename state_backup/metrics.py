@@ -14,6 +14,7 @@ COUNTERS: Table = {
     "filesRetained": ("{file}", "files of a committed checkpoint that were there before, and were not uploaded"),
     "bytesRetained": ("By", "bytes of these files"),
     "checkpointsCommitted": ("{checkpoint}", "checkpoints that are committed"),
+    "backupsFailed": ("{backup}", "backups that have raised an error"),
     "blobsDeleted": ("{blob}", "condemned blobs that are gone: by the clean-up of a backup, or by a sweep"),
     "filesRestored": ("{file}", "files that a restore has downloaded and verified"),
     "bytesRestored": ("By", "bytes of these files"),
@@ -25,6 +26,7 @@ COUNTERS: Table = {
         "checkpoints that a restore has not used: not whole, or without a store",
     ),
 }
+GAUGES: Table = {"lastCheckpoint": ("s", "when the last checkpoint was committed, since 1970 UTC")}
 HISTOGRAMS: Table = {
     "dirDiffSeconds": ("s", "reading a store's directory, and comparing it with the snapshot before"),
     "uploadSeconds": ("s", "uploading the new files of a store, and its index"),
@@ -34,7 +36,7 @@ HISTOGRAMS: Table = {
 }
 
 
-METERS = Meters("state_backup", counter=COUNTERS, histogram=HISTOGRAMS)
+METERS = Meters("state_backup", counter=COUNTERS, gauge=GAUGES, histogram=HISTOGRAMS)
 
 
 class StateMetrics(Metrics):

@@ -140,6 +140,7 @@ class _Sink:
         transaction, begun = self._transaction(staged, batchId), committer.clock.monotonic()
         entries = committer.commit(staged, transaction, overwrite=self.overwrite)
         _report(self.plan, staged, entries, committer.clock.monotonic() - begun)
+        metrics.mark_commits(entries, container=container.name, stream=self.plan.stream)
         if not self.plan.at_least_once:  # else the tasks have counted the blobs that they published
             commits = {"blobCommits": sum(entry.metrics.get("blobCommits", 0) for entry in entries)}
             metrics.count(commits, system=container.name, source=transaction.id if transaction else "batch")

@@ -77,7 +77,7 @@ class LeaderElector:
         self._container = brief_account(where, timing.request).container(where.container)
         lease = Lease(self._container, blob, holder, timing, clock=SYSTEM_CLOCK, new_id=lambda: str(uuid.uuid4()))
         self._election, self._listener = Election(lease), listener
-        self._metrics = ProcessorMetrics(blob, holder)
+        self.metrics = ProcessorMetrics(blob, holder)
         self._changed = threading.Condition()  # guards the election's term, and all calls of the listener
         self._stopping, self._once = False, once
         self._leading: int | None = None  # the epoch in which `on_elected` was called, until `on_deposed` is
@@ -175,7 +175,7 @@ class LeaderElector:
             self.reason = "" if isinstance(change, Elected) else change.reason
             if isinstance(change, Elected) and self._election.leads() and not self._stopping:
                 self._leading = change.term.epoch
-                self._metrics.count("termsBegun")
+                self.metrics.count("termsBegun")
                 logger.info("epoch %d of %s begins: this process leads", change.term.epoch, self._election.lease.target)
                 with self._waits.on("its listener, which has been elected"):
                     self._listener.on_elected(change.term.epoch)
@@ -191,7 +191,7 @@ class LeaderElector:
                 return
             logger.log(ending.log_level, "epoch %d of %s ends: %s", self._leading, self._election.lease.target, reason)
             self._leading, self._stopping = None, self._stopping or self._once
-            self._metrics.count("termsEnded", reason=ending.value)
+            self.metrics.count("termsEnded", reason=ending.value)
             self._may_release = False
             with self._waits.on("its listener, which has been deposed"):
                 self._listener.on_deposed(reason)

@@ -98,7 +98,7 @@ class JobCoordinator:
             new_id=lambda: str(uuid.uuid4()),
         )
         self._clock, self._election = held.clock, Election(held, keeps_refused=True)
-        self._table, self._metrics = ProcessorTable(account.table(names.processors)), ProcessorMetrics(job, processor)
+        self._table, self.metrics = ProcessorTable(account.table(names.processors)), ProcessorMetrics(job, processor)
         self._participant = Participant(
             self._election,
             self._table,
@@ -107,7 +107,7 @@ class JobCoordinator:
             self._timing,
             new_id=lambda: f"{processor}-{uuid.uuid4().hex[:8]}",
             name=processor,
-            metrics=self._metrics,
+            metrics=self.metrics,
             spawn=self._call,
         )
         self._listener, self._ending = listener, threading.Lock()
@@ -134,7 +134,7 @@ class JobCoordinator:
         """Join the job. Creates container and table if absent; `ConfigurationError` if that is not permitted."""
         self._where.prepare(self._container)
         self._table.create()
-        self._metrics.observe(self._participant.gauges)
+        self.metrics.observe(self._participant.gauges)
         for thread in self._threads:
             thread.start()
 
@@ -170,10 +170,10 @@ class JobCoordinator:
 
     def _count(self, change: Change | None) -> None:
         if isinstance(change, Elected):
-            self._metrics.count("termsBegun")
+            self.metrics.count("termsBegun")
             logger.info("%s: %s leads, in epoch %d", self._election.lease.target, self.processor, change.term.epoch)
         elif isinstance(change, Deposed):
-            self._metrics.count("termsEnded", reason=change.ending.value)
+            self.metrics.count("termsEnded", reason=change.ending.value)
             level, text = change.ending.log_level, "%s: %s does not lead any more, epoch %d ends: %s"
             logger.log(level, text, self._election.lease.target, self.processor, change.term.epoch, change.reason)
 
@@ -258,7 +258,7 @@ class JobCoordinator:
         except AzureBlobError as error:  # the others find out by themselves
             logger.warning("%s", error)
         self._count(self._election.resign())
-        self._metrics.close()
+        self.metrics.close()
         return failed
 
 

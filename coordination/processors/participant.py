@@ -234,6 +234,7 @@ class Participant:
             values["epoch"] = last.epoch
         if last.published is not None:
             values["jobModelVersion"] = last.published.current.version
+            values["tasks"] = len(last.published.current.tasks)
         if leads:
             values["processorsAlive"] = len(state.alive | {state.processor})
         return values

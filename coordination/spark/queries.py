@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
+from coordination.metrics import ProcessorMetrics
 from coordination.spark import task_states
 from coordination.spark.task_states import (
     Due,
@@ -112,6 +113,7 @@ class _QueryRunner(ABC, Generic[P]):
         self._ended = False
         self._failure: Exception | None = None
         self._waits = Waits("this driver", clock, _REPORT_SECONDS)
+        self._metrics = ProcessorMetrics("", "")
 
     def run(self, membership: JobCoordinator | LeaderElector) -> None:
         """Take part in the job until `end`, or until this driver gives up: then leave the job, and raise the failure.
@@ -119,7 +121,7 @@ class _QueryRunner(ABC, Generic[P]):
         It gives up when a query has failed once more than `restarts`, when one stays fenced, and when the coordinator
         or the elector fails. membership: the one whose listener this is.
         """
-        self._leave, over = membership.stop, threading.Event()
+        self._leave, self._metrics, over = membership.stop, membership.metrics, threading.Event()
         self._waits.watch(over)
         membership.start()
         try:
@@ -363,7 +365,9 @@ class _QueryRunner(ABC, Generic[P]):
             task.state = task_states.failed(task.state, task.failures, now, fenced=fenced)
         if fenced:
             logger.warning("task %s of epoch %d is fenced: %s", task.name, task.epoch, _cause(failure))
-        elif self._limits.restarts is not None and task.failures > self._limits.restarts:
+            return
+        self._metrics.count("queriesFailed", task=task.name)
+        if self._limits.restarts is not None and task.failures > self._limits.restarts:
             logger.error("task %s has failed %d times: this driver gives up", task.name, task.failures)
             self._fail(failure)
         else:

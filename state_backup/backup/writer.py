@@ -232,24 +232,31 @@ class StateWriter:
         over. After these the checkpoint is there only if the answer of its commit was lost, as it may be after a
         `TransientError`; then all of it is there. An error of the clean-up is only logged: the next backup takes it up.
         """
-        state, clock = self._storage.state, self._storage.clock
-        begun = clock.monotonic()
-        directories = checked_stores(stores, state)
-        check_all_given(directories, leave_out, state, self.newest)
-        self._look_again()
-        options = AttemptOptions(report, trust_times, frozenset(map(str, keep)), may_be_empty(stores))
-        new = self._attempt(options)
-        new.check_readable(directories, offsets or {}, self.epoch)
-        if not trust_times:
-            self._read_files.clear()
-        self._upload(new, directories)
+        with self._metrics.count_failures("backupsFailed"):
+            begun = self._storage.clock.monotonic()
+            directories = checked_stores(stores, self._storage.state)
+            check_all_given(directories, leave_out, self._storage.state, self.newest)
+            self._look_again()
+            options = AttemptOptions(report, trust_times, frozenset(map(str, keep)), may_be_empty(stores))
+            new = self._attempt(options)
+            new.check_readable(directories, offsets or {}, self.epoch)
+            if not trust_times:
+                self._read_files.clear()
+            self._upload(new, directories)
+            checkpoint = self._commit_repeatedly(new, directories, options, dict(offsets or {}))
+            self._report_commit(checkpoint, self._storage.clock.monotonic() - begun)
+            self._clean_up()
+            self._condemn_the_rest()
+            return checkpoint
+
+    def _commit_repeatedly(
+        self, new: BackupAttempt, directories: Mapping[str, Path], options: AttemptOptions, offsets: dict[str, str]
+    ) -> Checkpoint:
+        """Commit the attempt, or new ones if a sweep, or an earlier commit whose answer was lost, came between."""
         for _ in range(_ATTEMPTS):
-            checkpoint = new.checkpoint(dict(offsets or {}))
+            checkpoint = new.checkpoint(offsets)
             if self._commit(new, checkpoint) or self._find_committed(new, checkpoint):
                 self.backed_up = new.stores
-                self._report_commit(new, checkpoint, clock.monotonic() - begun)
-                self._clean_up()
-                self._condemn_the_rest()
                 return checkpoint
             condemned = new.blobs & set(self._record.document.condemned)
             if condemned or new.base != self.newest:
@@ -294,12 +301,13 @@ class StateWriter:
             if not any(each.blob_id in condemned for each in blobs)
         }
 
-    def _report_commit(self, new: BackupAttempt, checkpoint: Checkpoint, seconds: float) -> None:
+    def _report_commit(self, checkpoint: Checkpoint, seconds: float) -> None:
         self._metrics.count("checkpointsCommitted")
-        for store, done in new.stores.items():
+        self._metrics.set("lastCheckpoint", self._storage.clock.now())
+        for store, done in self.backed_up.items():
             self._metrics.count("filesRetained", done.retained_files, store=store)
             self._metrics.count("bytesRetained", done.retained_bytes, store=store)
-        stores = new.stores.values()
+        stores = self.backed_up.values()
         logger.info(
             "state %s: checkpoint %s is committed, %d files with %d bytes uploaded, %d files kept, in %.2f s",
             self._storage.state, checkpoint.id, sum(each.uploaded_files for each in stores),

@@ -11,6 +11,7 @@ from opentelemetry import metrics as api
 from pyspark.sql.types import LongType, StructField, StructType
 
 from azureblob_source import metrics
+from azureblob_source.log.entry import Change
 from azureblob_source.write.planning import prepare_write
 from azureblob_source.write.sink import BatchWriter
 from foundation.errors import CorruptError
@@ -94,6 +95,8 @@ def test_an_sdk_gets_the_instruments_that_the_page_lists(monkeypatch: pytest.Mon
     metrics.skip_damaged(new_account().container("data"), CorruptError("broken"))
     reading = metrics.ReadMetrics("data", "events")
     reading.show(dict.fromkeys(("versions", "blobs", "rows", "bytes"), 1))
+    entry = Change("id", "1970-01-01T00:00:02+00:00")
+    metrics.mark_commits([entry], container="data", stream="events")
 
     seen: Any = reader.get_metrics_data()
     (scope,) = seen.resource_metrics[0].scope_metrics

@@ -17,6 +17,7 @@ METERS = Meters(
     "trains",
     counter={"departures": ("{train}", "trains that have left")},
     up_down_counter={"waiting": ("{train}", "trains that wait")},
+    gauge={"left": ("s", "when it has left")},
     histogram={"stopSeconds": ("s", "a stop")},
     observable_gauge={"delay": ("s", "how late"), "speed": ("km/h", "how fast")},
 )
@@ -35,6 +36,8 @@ def use(metrics: Metrics) -> None:
     metrics.record("stopSeconds", 1.5, track="3")
     with metrics.measured("stopSeconds"):
         pass
+    metrics.set("left", 3)
+    metrics.set("left", 4)
     metrics.observe(lambda: {"delay": 60.0})
 
 
@@ -43,9 +46,10 @@ def test_values_have_the_attributes_of_the_thing_and_those_that_are_given(export
     use(metrics)
     assert (2, 4) == (exported.of("departures", train="IC 1", track="3"), exported.of("waiting", train="IC 1"))
     assert (2, 1) == (exported.of("stopSeconds", train="IC 1"), exported.of("stopSeconds", track="3"))
+    assert 4 == exported.of("left", train="IC 1")
     assert (60, []) == (exported.of("delay", train="IC 1"), exported.points("speed"))
     assert "km/h" == METERS._tables["observable_gauge"]["speed"][0]
-    assert {"departures": "{train}", "waiting": "{train}", "stopseconds": "s", "delay": "s"} == {
+    assert {"departures": "{train}", "waiting": "{train}", "stopseconds": "s", "left": "s", "delay": "s"} == {
         name: instrument.unit for name, instrument in exported.instruments().items()
     }
     metrics.close()
@@ -73,6 +77,16 @@ def test_what_fails_is_not_measured(exported: Exported) -> None:
     with pytest.raises(ZeroDivisionError), Metrics(METERS, {}).measured("stopSeconds"):
         raise ZeroDivisionError
     assert 0 == exported.of("stopSeconds")
+
+
+def test_a_block_is_counted_if_it_fails(exported: Exported) -> None:
+    metrics = Metrics(METERS, {"train": "IC 1"})
+    with metrics.count_failures("departures", track="3"):
+        pass
+    assert 0 == exported.of("departures")
+    with pytest.raises(ZeroDivisionError), metrics.count_failures("departures", track="3"):
+        raise ZeroDivisionError
+    assert 1 == exported.of("departures", train="IC 1", track="3")
 
 
 def test_without_an_sdk_everything_works_and_nothing_is_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,8 @@ def test_a_backup_counts_what_it_uploads_and_what_it_retains_for_each_store(expo
     names = ("filesUploaded", "bytesUploaded", "filesRetained", "bytesRetained")
     # Three, two and one file are new; none, three and two are not: `3.sst` has what `1.sst` had.
     assert [6, 10, 5, 10] == transferred(exported, *names, state=STATE, store="store")
-    assert 3 == exported.of("checkpointsCommitted", state=STATE)
+    assert [3, 0] == transferred(exported, "checkpointsCommitted", "backupsFailed", state=STATE)
+    assert time.time() - 60 < exported.of("lastCheckpoint", state=STATE) <= time.time()
     assert 3 == exported.of("dirDiffSeconds", store="store") == exported.of("uploadSeconds", store="store")
     left = [
         blob.name for blob in account.container("box").list(f"{STATE}/") if not blob.name.endswith("checkpoint.json")
@@ -73,6 +75,7 @@ def test_what_is_not_committed_is_not_counted_as_a_checkpoint(exported: Exported
     open_state(state_in(account.container("box")), TaskIdentity("flights"))
     with pytest.raises(FencedError):
         old.back_up({"store": write(tmp_path / "live", TREES[0])})
+    assert [1, 0] == transferred(exported, "backupsFailed", "lastCheckpoint")
     assert [3, 0, 0] == transferred(exported, "filesUploaded", "filesRetained", "checkpointsCommitted")
     container = account.container("box")
     assert 4 == sweep(state_in(container), plan_sweep(state_in(container), min_age=0))
@@ -103,6 +106,8 @@ def test_the_page_lists_all_instruments_and_their_units(exported: Exported) -> N
     for name in metrics.HISTOGRAMS:
         with counted.measured(name):
             pass
+    for name in metrics.GAUGES:
+        counted.set(name, 1)
     page = (Path(__file__).parents[2] / "docs" / "METRICS.md").read_text("utf-8")
     named = re.findall(r"^\| `state_backup\.(\w+)` \| `(\S+)` \|", page, re.MULTILINE)
     found = exported.instruments()

@@ -12,6 +12,7 @@ import pytest
 from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
 from coordination import LeaderElector, LeaseTiming, waits
+from coordination.metrics import ProcessorMetrics
 from coordination.spark import LeaderQuery, QueryLimits, TaskQueries, queries
 from coordination.spark.task_states import Finished, Preparing
 from foundation.clock import Clock, ManualClock
@@ -70,6 +71,7 @@ class Driver:
     may_start: threading.Event = field(default_factory=threading.Event)
     starting: threading.Event = field(default_factory=threading.Event)
     may_prepare: threading.Event = field(default_factory=threading.Event)
+    metrics: ProcessorMetrics = field(default_factory=lambda: ProcessorMetrics("flights", "one"))
     prepared: list[tuple[str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -437,6 +439,7 @@ class Member:
     driver: Driver
     tasks: dict[str, int]
     left: threading.Event = field(default_factory=threading.Event)
+    metrics: ProcessorMetrics = field(default_factory=lambda: ProcessorMetrics("flights", "one"))
 
     def start(self) -> None:
         self.driver.queries.on_new_job_model(self.tasks)
