@@ -244,17 +244,17 @@ class AzureBlobTransport:
         return reader.options(**self.stream.options, **self.read_options).load(self.stream.where)
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
-        """As of `Transport`."""
+        """What writes a streaming frame of envelopes; without a checkpoint and not started."""
         writer = envelopes.writeStream.format("azureblob").options(**self._writing(envelopes))
         return writer.option("path", self.stream.where)
 
     def append(self, envelopes: DataFrame) -> None:
-        """As of `Transport`."""
+        """Write a batch of envelopes."""
         options = {key: value for key, value in self._writing(envelopes).items() if key.lower() not in _OF_QUERIES}
         envelopes.write.format("azureblob").mode("append").options(**options).save(self.stream.where)
 
     def control(self, spark: SparkSession) -> DataFrame | None:
-        """As of `Transport`."""
+        """The control messages of the stream, with the columns of `Transport.control`; None if there is no stream."""
         reader = spark.read.format("azureblob").options(**self.stream.options)
         # Not the schema of the rows: a stream whose log has only an epoch has none.
         view = reader.option("view", "control").option("generations", "newest").load(self.stream.where)
@@ -291,15 +291,15 @@ class KafkaTransport:
         return reader.options(**self.options, **self.read_options).option("subscribe", self.topic).load()
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
-        """As of `Transport`."""
+        """What writes a streaming frame of envelopes; without a checkpoint and not started."""
         return envelopes.writeStream.format("kafka").options(**self._writing(envelopes))
 
     def append(self, envelopes: DataFrame) -> None:
-        """As of `Transport`."""
+        """Write a batch of envelopes."""
         envelopes.write.format("kafka").options(**self._writing(envelopes)).save()
 
     def control(self, spark: SparkSession) -> DataFrame | None:
-        """As of `Transport`."""
+        """The control messages of the stream, with the columns of `Transport.control`; None if there is no stream."""
         if not _succeeds(lambda: self._all(spark).limit(1).collect(), but_for="UnknownTopicOrPartitionException"):
             return None
         kind, data = F.substring("value", 1, 1), F.expr("CAST(substring(value, 2) AS STRING)")

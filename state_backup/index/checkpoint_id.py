@@ -23,7 +23,7 @@ class CheckpointId:
 
     @staticmethod
     def parse(text: str) -> CheckpointId:
-        """The inverse of `str`. `CorruptError` for other text."""
+        """The id in a text, the inverse of `str`. `CorruptError` for other text."""
         found = _TEXT.fullmatch(text)
         if found is None:
             reason = f"{text[:80]!r} is no checkpoint id, which is like 1700000000000-123456. Restore the document."

@@ -87,12 +87,12 @@ class ChecksumCache:
         self._before, self._now = self._now, {}
 
     def to_json(self) -> list[list[object]]:
-        """For another process of this host, which has to find the disk as it is now."""
+        """A value in JSON for another process of this host, which has to find the disk as it is now."""
         return [[*key, *found] for key, found in sorted(self._before.items())]
 
     @classmethod
     def from_json(cls, fields: Iterable[Sequence[Any]]) -> ChecksumCache:
-        """The inverse. `TypeError` or `ValueError` for anything else."""
+        """What `to_json` has returned. `TypeError` or `ValueError` for anything else."""
         known = cls()
         for device, inode, size, modified, crc32, blake3 in fields:
             known._before[int(device), int(inode), int(size), int(modified)] = int(crc32), str(blake3)

@@ -28,7 +28,7 @@ class QueryPosition:
 
     @property
     def offsets(self) -> dict[str, str]:
-        """As they are kept."""
+        """The offsets as a checkpoint keeps them."""
         return {_BATCH: str(self.batch), _QUERY: self.query}
 
     @staticmethod

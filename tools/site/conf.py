@@ -33,6 +33,7 @@ toc_object_entries_show_parents = "hide"
 _here = Path(__file__).parent
 html_theme = "furo"
 html_title = project
+pygments_dark_style = "github-dark"
 html_static_path = [str(_here / "static")]
 html_css_files = ["site.css"]
 templates_path = [str(_here / "templates")]

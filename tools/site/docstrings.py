@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 ITEM = re.compile(r"(?:^|(?<=[.;] ))(\w+(?:, \w+)*): ", re.MULTILINE)
 CODE = re.compile(r"`([^`\n]+)`")
-RAISED = re.compile(r"(?:(?<=^)|(?<=[.;] )|(?<=, ))(?=`\w+Error` (?!is\b|of\b|that\b|and\b))")
+RAISED = re.compile(r"(?:^|(?<=[.;] )|(?<=, ))(?:Raises )?(?=`?\w+Error`?(?:,? (?!is\b|of\b|that\b|and\b)))")
+ERROR = re.compile(r"`?(\w+Error)`?,? (.*)", re.DOTALL)
 TABLE = re.compile(r"\S {2,}\S|[─►┐┘]")
 
 Kind = Literal["text", "code", "item", "error"]
@@ -120,8 +121,11 @@ def _sentences(text: str) -> Iterator[Part]:
     """Text, and from each sentence that begins with an error on: what the error means."""
     before, *errors = RAISED.split(text)
     if before.strip():
-        yield Part("text", before.strip().rstrip(",;") if errors and before.strip()[-1] in ",;" else before.strip())
-    for each in errors:
-        _, name, meaning = each.split("`", 2)
-        meaning = meaning.strip().rstrip(";,")
-        yield Part("error", meaning if meaning.endswith(".") else f"{meaning}.", name)
+        yield Part("text", _sentence(before) if errors else before.strip())
+    for name, meaning in (match.groups() for match in map(ERROR.match, errors) if match):
+        yield Part("error", _sentence(meaning), name)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip().rstrip(",;")
+    return text if text.endswith((".", ":")) else f"{text}."

@@ -23,15 +23,16 @@ from sphinx.addnodes import pending_xref
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.nodes import make_refnode
 
-from tools.site.docstrings import rest, with_code
+from tools.site.docstrings import Part, parts, rest, with_code
 from tools.site.faces import FACES, names_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sphinx.application import Sphinx
     from sphinx.domains.python import PythonDomain
     from sphinx.environment import BuildEnvironment
 
-    from tools.site.docstrings import Part
 
 NAME = re.compile(r"(\w+(?:\.\w+)*)(?:\(.*\))?")
 ALIAS = re.compile(
@@ -53,9 +54,17 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def write_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
-    """Replace the lines of a docstring by reStructuredText."""
-    own = dataclasses.is_dataclass(value)
-    lines[:] = rest("\n".join(lines), names_in(value), fields=_attribute_of(value) if own else None)
+    """Replace the lines of a docstring by reStructuredText. A dataclass has all of its fields then."""
+    text, names = "\n".join(lines), names_in(value)
+    if not inspect.isclass(value) or not (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum)):
+        lines[:] = rest(text, names)
+        return
+    written = _attribute_of(value)
+    lines[:] = rest(text, names, fields=written)
+    if dataclasses.is_dataclass(value):
+        said = {part.name for part in parts(text, names) if part.kind == "item"}
+        fields = [each.name for each in dataclasses.fields(value) if not each.name.startswith("_")]
+        lines += [line for name in fields if name not in said for line in written(Part("item", "", name))]
 
 
 def names_in(value: Any) -> set[str]:
@@ -73,11 +82,12 @@ def _parameters(value: Any) -> set[str]:
         return set()
 
 
-def _attribute_of(cls: Any) -> Any:
-    fields = {each.name: each for each in dataclasses.fields(cls)}
+def _attribute_of(cls: Any) -> Callable[[Part], list[str]]:
+    """How the fields of a dataclass, or the members of an enumeration, are written."""
+    fields = {each.name: each for each in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
 
     def written(part: Part) -> list[str]:
-        lines = [f".. py:attribute:: {part.name}"]
+        lines = [f".. py:attribute:: {part.name if fields else part.name.upper()}"]
         if part.name in fields:
             lines.append(f"   :type: {fields[part.name].type}")
             default = _default(fields[part.name])
@@ -101,7 +111,12 @@ def shorten_signature(  # noqa: PLR0913, PLR0917
     signature: str | None,
     returns: str | None,
 ) -> tuple[str | None, str | None] | None:
-    """Types of arguments without their module. A dataclass shows its fields below: its signature has the names only."""
+    """Types of arguments without their module. A dataclass shows its fields below: its signature has the names only.
+
+    A protocol and an enumeration are not called.
+    """
+    if inspect.isclass(value) and (getattr(value, "_is_protocol", False) or issubclass(value, enum.Enum)):
+        return "", None
     if inspect.isclass(value) and dataclasses.is_dataclass(value):
         shown = [
             each.name if _required(each) else f"{each.name}={_default(each) or '...'}"
@@ -140,9 +155,11 @@ def _by_last_name(env: BuildEnvironment) -> dict[str, str]:
 
 
 def make_exact(app: Sphinx, document: nodes.document) -> None:  # noqa: ARG001
-    """Types are names of the page's module, or else of another one: `bytes` is no field of that name."""
+    """Types are names of the page's module, or else of another one: `bytes` is no field. Dashes are long."""
     for reference in document.findall(pending_xref):
         reference.attributes.pop("refspecific", None)
+    for text in [each for each in document.findall(nodes.Text) if each.astext() == " -- "]:
+        text.parent.replace(text, nodes.Text(" – "))
 
 
 def find_name(app: Sphinx, env: BuildEnvironment, node: pending_xref, contents: nodes.Element) -> nodes.Element | None:

@@ -90,10 +90,12 @@ def _page(face: str, homes: dict[int, str]) -> str:
 def _prose(face: str, docstring: str) -> list[str]:
     """A face's docstring without its lists of modules, which are for people who change them."""
     blocks = inspect.cleandoc(docstring).split("\n\n")
-    return rest("\n\n".join(block for block in blocks if not _lists_modules(face, block)))
+    return rest("\n\n".join(block for block in blocks if not _is_of_developers(face, block)))
 
 
-def _lists_modules(face: str, block: str) -> bool:
+def _is_of_developers(face: str, block: str) -> bool:
+    if block.startswith("Pure."):
+        return True
     first = re.match(r"\s*(\w+)/?  ", block)
     return first is not None and importlib.util.find_spec(f"{face}.{first[1]}") is not None
 
@@ -112,8 +114,11 @@ def _of_path(path: str) -> Any:
 def _directive(value: Any, path: str) -> list[str]:
     kind = {"Errors": "exception", "Classes": "class", "Functions": "function"}[_group(value)]
     options = ["   :members:"] if kind != "function" else []
-    if kind != "function" and any(base not in {object, Protocol, Exception} for base in value.__bases__):
-        options.append("   :show-inheritance:")
+    if kind != "function":
+        hidden = [base for base in value.__mro__[1:] if base.__name__.startswith("_")]
+        shown = [base for base in value.__bases__ if base not in {object, Protocol, Exception, *hidden}]
+        options += ["   :inherited-members:"] if hidden else []
+        options += ["   :show-inheritance:"] if shown else []
     return [f".. auto{kind}:: {path}", *options, ""]
 
 
@@ -125,12 +130,15 @@ def _constant(face: str, name: str, value: Any) -> list[str]:
     return [*lines, "", *(f"   {line}" for line in rest(constant_docstring(face, name))), ""]
 
 
+def _range(base: type, limits: arguments.Range) -> str:
+    unit = f", {limits.unit.removeprefix('of ')}" if limits.unit else ""
+    return f"`{base.__name__}`{unit}, {'above' if limits.above else 'at least'} {limits.least:g}."
+
+
 def _kinds() -> str:
     lines = []
     for name in KINDS:
         base, limits = typing.get_args(getattr(arguments, name))
-        text = constant_docstring("foundation.arguments", name) or str(limits)
-        kind = "texts by name" if typing.get_origin(base) is not None else base.__name__
-        described = f"`{kind}` {text}" if isinstance(limits, arguments.Range) else (limits.__doc__ or "")
+        described = _range(base, limits) if isinstance(limits, arguments.Range) else (limits.__doc__ or "")
         lines += [f".. py:data:: {name}", "", f"   {with_code(described)}", ""]
     return "\n".join(lines) + "\n"

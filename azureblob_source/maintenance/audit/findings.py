@@ -56,7 +56,9 @@ class Pending:
 class Audit:
     """What an audit has found.
 
-    first, version, published: the first version that counts, the head, and up to which version all is published.
+    first: the first version that counts.
+    version: the head.
+    published: up to which version all is published.
     blobs, rows, bytes: of the live blobs. None if these are not known, as entries are missing or damaged: then only the
       log was looked at.
     more: by kind, how many blobs beyond the first `MOST` of a kind differ, and were not looked at again.

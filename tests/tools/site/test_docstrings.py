@@ -52,6 +52,17 @@ def test_an_error_within_a_sentence_stays_there(sentence: str) -> None:
     assert [Part("text", sentence)] == parts(sentence)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Raises CorruptError for bytes that are no rows.", "for bytes that are no rows."),
+        ("`CorruptError`, which names the blob, for such bytes; more.", "which names the blob, for such bytes; more."),
+    ],
+)
+def test_an_error_may_be_introduced(text: str, expected: str) -> None:
+    assert [Part("error", expected, "CorruptError")] == parts(text)
+
+
 def test_a_list_of_modules_and_a_diagram_are_code() -> None:
     table = "backup/     back up\nrecord/     which there are"
     assert [Part("code", table)] == parts(table)

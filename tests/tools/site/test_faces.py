@@ -25,7 +25,8 @@ FENCE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 def members(value: Any) -> Iterator[tuple[str, Any]]:
     """The methods and properties that a class defines. A default of a field may be a function too."""
-    for name, member in vars(value).items():
+    own = [each for each in value.__mro__ if each is value or each.__name__.startswith("_")]
+    for name, member in (item for each in own for item in vars(each).items()):
         if (
             not name.startswith("_")
             and name not in getattr(value, "__dataclass_fields__", ())
@@ -67,6 +68,18 @@ def _split(path: str) -> tuple[str, str]:
 
 def test_every_public_name_has_a_docstring() -> None:
     assert [] == [missing for path, value in described() for missing in without_docstring(path, value)]
+
+
+def test_no_docstring_of_a_public_name_needs_another_one() -> None:
+    """It is shown alone, where a pointer is over the name."""
+    needing = re.compile(r"(The (same|inverse)|Of|Those|They|As|It|Its|See)\b(?! (id|text))")
+    found = [
+        (path, inspect.getdoc(each) or "")
+        for path, value in described()
+        if inspect.isclass(value)
+        for path, each in [(path, value), *((f"{path}.{name}", member) for name, member in members(value))]
+    ]
+    assert [] == [path for path, text in found if needing.match(text)]
 
 
 def test_the_first_sentence_of_a_public_name_is_of_one_line() -> None:
