@@ -28,6 +28,7 @@ FACES = (
 """In the order of the reference. A name that several have is described at the first."""
 
 BESIDE = {
+    "azure_account": ("foundation.errors.RowCountError",),
     "azureblob_source.compactions": ("azureblob_source.log.compaction.CompactionResult",),
     "control_messages.spark": (
         "control_messages.spark.bounded.Transport",
