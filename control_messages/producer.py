@@ -112,7 +112,7 @@ class ProducerSpec:
 
     @classmethod
     def from_json(cls, text: str) -> ProducerSpec:
-        """What `to_json` has written. Only stream and partitions are required. `ValueError` names what is wrong or unknown."""
+        """What `to_json` has written; only stream and partitions are required. `ValueError` names what is wrong."""
         fields = json_object(text)
         known = {"stream", "partitions", "tasks", "generation", "latenessMs", "aheadMs", "counts"}
         if unknown := fields.keys() - known:

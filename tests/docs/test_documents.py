@@ -10,11 +10,9 @@ import pytest
 
 import control_messages.errors
 import foundation.errors
-from tools.guides import python_blocks
+from tools.guides import DOCUMENTS, ROOT, python_blocks
 from tools.trial import SPARKS, release
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LINK = re.compile(r"\]\((?!https?://)([^)\s]*)\)|^\[[^\]]+\]: (?!https?://)(\S+)", re.MULTILINE)
 USED = re.compile(r"\[([^\[\]]+)\]\[([^\[\]]*)\]")
 DEFINED = re.compile(r"^\[([^\]]+)\]: ", re.MULTILINE)

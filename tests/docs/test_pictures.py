@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tests.guides import DOCUMENTS
+from tools.guides import DOCUMENTS
 from tools.pictures import FOLDER, LINE, PICTURES, Box, Lane, Note, Picture
 
 WIDTH, WIDTH_BOLD = 7.2, 7.8

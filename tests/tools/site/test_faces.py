@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.guides import DOCUMENTS, ROOT
 from tests.test_public_arguments import PUBLIC
 from tools.figures import PACKAGES
+from tools.guides import DOCUMENTS, ROOT
 from tools.site.faces import BESIDE, FACES, names_of
 from tools.site.reference import constant_docstring, pages
 

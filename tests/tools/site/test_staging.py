@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sphinx.util.inventory import InventoryFile
 
-from tests.guides import DOCUMENTS, ROOT
+from tools.guides import DOCUMENTS, ROOT
 from tools.site.command_lines import page as commands
 from tools.site.faces import FACES, names_of
 from tools.site.staging import TOC, menu, stage, with_links
