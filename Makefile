@@ -27,7 +27,7 @@ TYPED := $(wildcard hatch_build.py adjunct_store arrow_avro azure_account azureb
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help setup lint docs links demo pipeline soak test spark crash histories fuzz matrix trial bench year wheel release notebooks check fmt lock clean
+.PHONY: help auth setup lint docs links demo pipeline soak test spark crash histories fuzz matrix trial bench year wheel release notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +109,9 @@ links: setup-docs ## request every link of the documents to other hosts, and lis
 
 release: setup-release ## prepare a release: check, build and try it, and say what to commit, tag and upload (DRY=1)
 	@.venv-release/bin/python -m tools.release $(if $(DRY),--dry-run)
+
+auth: setup-test-azurite-native .venv/spark-classes.jsa ## credentials, TLS and proxies on the emulator and on stand-ins; prints what was tried
+	@$(BIN)/python -m pytest $(PARALLEL) -m auth -p tests.azure_account.auth.tried tests/azure_account/auth $(PYTEST)
 
 notebooks: setup-notebooks-test-azurite ## run the notebooks and store them with their output
 	@$(BIN)/python -m tools.notebooks

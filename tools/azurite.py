@@ -1,7 +1,8 @@
 """Runs Azurite, the storage emulator, within a `with` block; `python -m tools.azurite` runs one until Ctrl-C.
 
 It uses the first of these: the one of `AZURITE_CONNECTION_STRING`, which runs already; npm's, which `make setup`
-installs in `tools/azurite/node_modules`; Docker's. Azurite keeps everything in memory and serves HTTP on 127.0.0.1.
+installs in `tools/azurite/node_modules`; Docker's. Azurite keeps everything in memory and serves HTTP on 127.0.0.1, or
+HTTPS if it is given a certificate, and then takes tokens too: it looks at their issuer, audience and times.
 """
 
 from __future__ import annotations
@@ -67,11 +68,11 @@ class Azurite:
         )
 
 
-def local_azurite(blob_port: int, table_port: int) -> Azurite:
+def local_azurite(blob_port: int, table_port: int, scheme: str = "http") -> Azurite:
     """The emulator of this machine that listens on these ports."""
     return Azurite(
-        endpoint=f"http://127.0.0.1:{blob_port}/{ACCOUNT_NAME}",
-        table_endpoint=f"http://127.0.0.1:{table_port}/{ACCOUNT_NAME}",
+        endpoint=f"{scheme}://127.0.0.1:{blob_port}/{ACCOUNT_NAME}",
+        table_endpoint=f"{scheme}://127.0.0.1:{table_port}/{ACCOUNT_NAME}",
     )
 
 
@@ -114,6 +115,17 @@ def running_azurite(*, extent_memory_limit: int | None = None) -> Iterator[Azuri
         )
 
 
+@contextmanager
+def running_tls_azurite(certificate: Path, key: Path) -> Iterator[Azurite]:
+    """An empty Azurite of npm that serves HTTPS with this certificate (PEM) and takes tokens."""
+    node = find_node()
+    if node is None or not (FOLDER / "node_modules" / "azurite").is_dir():
+        raise AzuriteMissingError("No Azurite with HTTPS can be started: run `make setup`.")
+    arguments = ("--oauth", "basic", "--cert", str(certificate), "--key", str(key))
+    with _of_npm(node.program, arguments, "https") as azurite:
+        yield azurite
+
+
 def _limit(mebibytes: int | None) -> tuple[str, ...]:
     return () if mebibytes is None else ("--extentMemoryLimit", str(mebibytes))
 
@@ -131,13 +143,13 @@ def serve(node: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def _of_npm(node: Path, limit: tuple[str, ...]) -> Iterator[Azurite]:
+def _of_npm(node: Path, arguments: tuple[str, ...], scheme: str = "http") -> Iterator[Azurite]:
     """Run `serve.js`, which ends when its standard input is closed, by this process or by the end of it."""
     ports = ("--blobPort", "0", "--queuePort", "0", "--tablePort", "0")
-    process = serve(node, *OPTIONS, *ports, *limit)
+    process = serve(node, *OPTIONS, *ports, *arguments)
     try:
         listening = ports_of(process)
-        yield local_azurite(listening["Blob"], listening["Table"])
+        yield local_azurite(listening["Blob"], listening["Table"], scheme)
     finally:
         _end(process)
 

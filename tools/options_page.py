@@ -23,7 +23,7 @@ If `auth` is not set, it follows from the option that is: `connectionString`, `a
 or `certificatePath`. If none of them is set, the first of the variables `AZURE_STORAGE_CONNECTION_STRING`,
 `AZURE_STORAGE_KEY` and `AZURE_STORAGE_SAS_TOKEN` is used. If none of those is set, `auth` is `default`: the first of
 environment, managed identity and developer tools that has a token. No plan, log, error or `repr` of this package shows
-values of `accountKey`, `sasToken`, `connectionString`, `clientSecret` and `certificatePassword`.
+values of `accountKey`, `sasToken`, `connectionString`, `clientSecret`, `certificatePassword` and a proxy's password.
 
 `path` is `container/stream`, or a URL: `https://<account>.blob.core.windows.net/<container>/<stream>`,
 `abfss://<container>@<account>.dfs.core.windows.net/<stream>`, or the same with `wasbs://`.

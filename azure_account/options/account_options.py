@@ -91,11 +91,19 @@ ACCOUNT_OPTIONS = OptionTable(
         ),
         Option("proxy.hostname", text(), None, "Host of that proxy.", _PROXY),
         Option("proxy.port", integer(1, 65535), None, "Port of that proxy.", _PROXY),
+        Option("proxy.username", text(), None, "User of that proxy, if it asks for one.", _PROXY),
+        Option("proxy.password", text(), None, "That user's password.", _PROXY, secret=True),
         Option(
-            "authProxy.use", boolean(), default=False, help="Send token requests through an HTTP proxy.", group=_PROXY
+            "authProxy.use",
+            boolean(),
+            default=False,
+            help="Send requests for tokens to Entra ID through an HTTP proxy.",
+            group=_PROXY,
         ),
         Option("authProxy.hostname", text(), None, "Host of that proxy.", _PROXY),
         Option("authProxy.port", integer(1, 65535), None, "Port of that proxy.", _PROXY),
+        Option("authProxy.username", text(), None, "User of that proxy, if it asks for one.", _PROXY),
+        Option("authProxy.password", text(), None, "That user's password.", _PROXY, secret=True),
         Option("maxAttempts", integer(1, 100), 12, "Attempts of one request, the first included.", _RETRY),
         Option("connectTimeoutMs", milliseconds(1), 10_000, "Limit for opening a connection.", _RETRY),
         Option(

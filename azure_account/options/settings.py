@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from azure_account.options.authentication import TokenAuth, given_credential
+from azure_account.options.secret import Secret
 from azure_account.retrying.policy import RetryPolicy
 from foundation.errors import ConfigurationError
 
@@ -21,15 +22,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Proxy:
-    """An HTTP proxy."""
+    """An HTTP proxy, and the user and password that it asks for, if any."""
 
     hostname: str
     port: int
+    username: str | None = None
+    password: Secret | None = None
 
     @property
     def url(self) -> str:
-        """The proxy's URL."""
-        return f"http://{self.hostname}:{self.port}"
+        """The proxy's URL, with the password."""
+        if self.username is None:
+            return f"http://{self.hostname}:{self.port}"
+        password = quote(self.password.reveal() if self.password else "", safe="")
+        return f"http://{quote(self.username, safe='')}:{password}@{self.hostname}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -74,15 +80,17 @@ def account_settings(options: ParsedOptions, address: Address | None, env: Mappi
     account = _account(options, None if address is None else address.account, connection, env)
     blob = _blob_endpoint(options, None if address is None else address.endpoint, connection, account)
     auth = credential.auth(account, connection)
-    if isinstance(auth, TokenAuth) and not blob.startswith("https://"):
-        raise ConfigurationError(
-            f"auth={credential.kind} sends a token and needs an https endpoint, not {blob}. "
-            "Give accountKey, sasToken or connectionString, or set auth=anonymous."
-        )
+    table = _table_endpoint(options, connection, blob)
+    for endpoint in (blob, table):
+        if isinstance(auth, TokenAuth) and endpoint is not None and not endpoint.startswith("https://"):
+            raise ConfigurationError(
+                f"auth={credential.kind} sends a token and needs an https endpoint, not {endpoint}. "
+                "Give accountKey, sasToken or connectionString, or set auth=anonymous."
+            )
     return AccountSettings(
         account=account,
         blob_endpoint=blob,
-        table_endpoint=_table_endpoint(options, connection, blob),
+        table_endpoint=table,
         auth=auth,
         proxy=_proxy(options, "proxy"),
         auth_proxy=_proxy(options, "authProxy"),
@@ -155,12 +163,20 @@ def _url(url: str, option: str) -> str:
 
 
 def _proxy(options: ParsedOptions, prefix: str) -> Proxy | None:
+    hostname, port, username, password = (f"{prefix}.{name}" for name in ("hostname", "port", "username", "password"))
     if not options[f"{prefix}.use"]:
-        given = [name for name in (f"{prefix}.hostname", f"{prefix}.port") if name in options.given]
+        given = [name for name in (hostname, port, username, password) if name in options.given]
         if given and f"{prefix}.use" not in options.given:
             raise ConfigurationError(f"Option `{given[0]}` has no effect: set {prefix}.use to true, or remove it.")
         return None
-    for name in (f"{prefix}.hostname", f"{prefix}.port"):
+    for name in (hostname, port):
         if options[name] is None:
             raise ConfigurationError(f"Option `{name}` is missing: {prefix}.use needs it.")
-    return Proxy(options[f"{prefix}.hostname"], options[f"{prefix}.port"])
+    if options[password] is not None and options[username] is None:
+        raise ConfigurationError(f"Option `{username}` is missing: {password} needs it.")
+    if any(mark in options[hostname] for mark in "/@"):
+        raise ConfigurationError(
+            f"Option `{hostname}` is no name of a host: give user and password as {username} and {password}."
+        )
+    secret = None if options[password] is None else Secret(options[password])
+    return Proxy(options[hostname], options[port], options[username], secret)

@@ -2,8 +2,7 @@
 
 The time limits of HTTP libraries are those of one wait for the network: an answer of which a byte arrives every two
 seconds lasts as long as it likes. `attempt_limit` sets the end of all that this thread sends and receives in it. Not
-limited are the look-up of a host's name, which only the system can end, and requests for tokens, which have another
-transport.
+limited is the look-up of a host's name, which only the system can end.
 """
 
 from __future__ import annotations
@@ -57,9 +56,26 @@ def attempt_limit(seconds: float | None) -> Iterator[None]:
         _attempt.end = None
 
 
+@contextmanager
+def limited_part(seconds: float) -> Iterator[None]:
+    """Limit what an attempt does before its own request, which then goes on as if this had not been."""
+    end, answered = _attempt.end, _attempt.answered
+    part_end = SYSTEM_CLOCK.monotonic() + seconds
+    _attempt.end = part_end if end is None else min(end, part_end)
+    try:
+        yield
+    finally:
+        _attempt.end, _attempt.answered = end, answered
+
+
 def was_answered() -> bool:
     """Whether the head of an answer has arrived in the last attempt of this thread."""
     return _attempt.answered
+
+
+def time_left() -> float | None:
+    """The seconds that are left to the attempt of this thread, or None without limit. `AttemptTimeoutError` if none."""
+    return None if _attempt.end is None else _left(_attempt.end)
 
 
 def _left(end: float) -> float:

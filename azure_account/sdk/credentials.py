@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,6 +20,7 @@ from azure_account.options.authentication import (
     SharedKey,
     WorkloadIdentity,
 )
+from azure_account.sdk.transport import token_transport
 from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
     from azure_account.options.authentication import TokenAuth
     from azure_account.options.settings import AccountSettings
+    from azure_account.sdk.tokens import Tokens
 
 # Sovereign clouds have token authorities of their own. Source: azure.identity.AzureAuthorityHosts.
 _AUTHORITIES = {
@@ -33,9 +37,11 @@ _AUTHORITIES = {
 }
 
 
-def sdk_credential(
-    settings: AccountSettings,
-) -> AzureNamedKeyCredential | AzureSasCredential | TokenCredential | None:
+# What the chain of `auth=default` repeats by itself: the first failure of all of it says nothing of a lost connection.
+_CHAIN_RETRIES = 3
+
+
+def sdk_credential(settings: AccountSettings) -> AzureNamedKeyCredential | AzureSasCredential | Tokens | None:
     """The `credential` of the SDK's clients; None is anonymous."""
     match settings.auth:
         case SharedKey(account, key):
@@ -45,13 +51,24 @@ def sdk_credential(
         case Anonymous():
             return None
         case token_auth:
-            return _token_credential(token_auth, _identity_options(settings))
+            options = _identity_options(settings)
+            from azure_account.sdk.tokens import Tokens  # noqa: PLC0415 - not needed with keys
+
+            return Tokens(
+                lambda note: _token_credential(token_auth, {**options, "raw_response_hook": note}),
+                limit=settings.timeouts.request,
+            )
 
 
 def _identity_options(settings: AccountSettings) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    if settings.auth_proxy is not None:
-        options["proxies"] = {"http": settings.auth_proxy.url, "https": settings.auth_proxy.url}
+    """What each credential gets: time limits of requests, no retries of its own, proxies, the authority.
+
+    A proxy is for https alone. What is asked by http is a service of this host (IMDS, App Service, Arc), and a proxy
+    would be asked for the identity of another host.
+    """
+    proxies = {"http": ""} if settings.auth_proxy is None else {"http": "", "https": settings.auth_proxy.url}
+    retries = _CHAIN_RETRIES if isinstance(settings.auth, DefaultIdentity) else 0
+    options: dict[str, Any] = {"transport": token_transport(settings), "retry_total": retries, "proxies": proxies}
     host = urlsplit(settings.blob_endpoint).hostname or ""
     for suffix, authority in _AUTHORITIES.items():
         if host.endswith(suffix):
@@ -60,6 +77,15 @@ def _identity_options(settings: AccountSettings) -> dict[str, Any]:
 
 
 def _token_credential(auth: TokenAuth, options: dict[str, Any]) -> TokenCredential:
+    try:
+        return _identity_credential(auth, options)
+    except ConfigurationError:  # which is a ValueError
+        raise
+    except ValueError as error:
+        raise ConfigurationError(f"{type(auth).__name__} is not complete: {error}") from None
+
+
+def _identity_credential(auth: TokenAuth, options: dict[str, Any]) -> TokenCredential:
     from azure import identity  # noqa: PLC0415 - slow to import, and not needed with keys
 
     match auth:
@@ -79,15 +105,27 @@ def _token_credential(auth: TokenAuth, options: dict[str, Any]) -> TokenCredenti
 
 
 def _workload_identity(tenant_id: str | None, client_id: str | None, options: dict[str, Any]) -> TokenCredential:
-    from azure.identity import WorkloadIdentityCredential  # noqa: PLC0415 - see above
+    """`WorkloadIdentityCredential`, but the file is read for each token: Kubernetes puts a new one there."""
+    from azure.identity import ClientAssertionCredential  # noqa: PLC0415 - see above
 
-    try:
-        return WorkloadIdentityCredential(tenant_id=tenant_id, client_id=client_id, **options)
-    except ValueError:
+    tenant, client = tenant_id or os.environ.get("AZURE_TENANT_ID"), client_id or os.environ.get("AZURE_CLIENT_ID")
+    file = os.environ.get("AZURE_FEDERATED_TOKEN_FILE")
+    if not (tenant and client and file):
         raise ConfigurationError(
             "auth=workloadIdentity needs AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_FEDERATED_TOKEN_FILE in the "
             "environment of driver and executors, or the options tenantId and clientId. Check the pod's label "
             "azure.workload.identity/use and its service account."
+        )
+    return ClientAssertionCredential(tenant, client, lambda: _assertion(Path(file)), **options)
+
+
+def _assertion(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError as failed:
+        raise ConfigurationError(
+            f"The token file of the workload identity, {file}, cannot be read ({failed.strerror}). Check the variable "
+            "AZURE_FEDERATED_TOKEN_FILE and the service account of the pod."
         ) from None
 
 
@@ -104,8 +142,8 @@ def _certificate(auth: ClientCertificate, options: dict[str, Any]) -> TokenCrede
         ) from None
     except ValueError:
         raise ConfigurationError(
-            f"Option `certificatePath`: {auth.path} holds no usable certificate with private key (PEM or PKCS12), "
-            "or certificatePassword is wrong."
+            f"Option `certificatePath`: {auth.path} holds no usable certificate with private RSA key (PEM or "
+            "PKCS12), or certificatePassword is wrong."
         ) from None
 
 

@@ -6,6 +6,7 @@ of the service's text. Messages of the SDK are not used: they contain URLs, and 
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from contextlib import contextmanager
@@ -15,16 +16,24 @@ from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import (
     AzureError,
-    ClientAuthenticationError,
     HttpResponseError,
     ServiceRequestError,
     ServiceRequestTimeoutError,
-    ServiceResponseError,
     ServiceResponseTimeoutError,
 )
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 
-from azure_account.options.authentication import Anonymous, ClientSecret, DefaultIdentity, SasToken, SharedKey
+from azure_account.options.authentication import (
+    Anonymous,
+    ClientCertificate,
+    ClientSecret,
+    DefaultIdentity,
+    ManagedIdentity,
+    SasToken,
+    SharedKey,
+    TokenAuth,
+    WorkloadIdentity,
+)
 from azure_account.retrying.policy import RETRYABLE_STATUS, retry_after_seconds
 from azure_account.sdk.attempt_limit import AttemptTimeoutError, attempt_limit, was_answered
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
@@ -86,6 +95,7 @@ _NEXT_STEP = {
     _NOT_IMPLEMENTED: "The storage emulator does not have this operation: use an account in Azure.",
     "FeatureNotYetSupportedForHierarchicalNamespaceAccounts": "Accounts with hierarchical namespace do not have this.",
 }
+_TUNNEL = re.compile(r"Tunnel connection failed: (\d{3})")
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,18 @@ class RequestContext:
     def endpoint(self) -> str:
         """URL of the service."""
         return (self.settings.table_endpoint if self.tables else self.settings.blob_endpoint) or ""
+
+    def error(self, cause: str, next_step: str) -> ConfigurationError:
+        """The error of a request that no repeat can help."""
+        return ConfigurationError(self.operation.capitalize(), self.target, cause, next_step)
+
+
+class KnownError(AzureError):
+    """An error of this package on its way through the SDK."""
+
+    def failure(self, context: RequestContext) -> Failure | AzureBlobError:
+        """What to raise in place of it."""
+        raise NotImplementedError
 
 
 class PastTheEnd(Absent):
@@ -124,18 +146,18 @@ def one_attempt(context: RequestContext, limit: float | None) -> Iterator[None]:
         if not was_answered():
             raise
         lines = str(error).splitlines() or [type(error).__name__]
-        cause = f"the answer of {context.endpoint} cannot be read ({_plain(lines[0])[:_SHOWN]})"
+        cause = f"the answer of {context.endpoint} cannot be read ({plain(lines[0])[:_SHOWN]})"
         step = "Have the proxy between here and the service pass the headers of answers as they are."
         raise Ambiguous(cause, next_step=step) from None
 
 
 def failure_of(error: AzureError, context: RequestContext) -> Failure | AzureBlobError:
     """What to raise in place of `error`."""
+    if isinstance(error, KnownError):
+        return error.failure(context)
     response = getattr(error, "response", None)
     if isinstance(error, HttpResponseError) and response is not None:
         return _of_answer(error, response, context)
-    if isinstance(error, ClientAuthenticationError):
-        return _no_token(error, context)
     return _of_connection(error, context)
 
 
@@ -150,8 +172,8 @@ def error_code(error: HttpResponseError) -> str:
 def _of_answer(error: HttpResponseError, response: Any, context: RequestContext) -> Failure | AzureBlobError:
     code, status = error_code(error), int(response.status_code)
     cause = _cause(status, code, response)
-    if isinstance(error, ClientAuthenticationError) and not _is_from_storage(response, context):
-        return _no_token(error, context)
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return _refused_by_proxy(status, "proxy", context)
     if code == _NOT_IMPLEMENTED:
         return _final(cause, code, status, error, context)
     if code in _THROTTLED or status in RETRYABLE_STATUS:
@@ -180,8 +202,8 @@ def _final(cause: str, code: str, status: int, error: HttpResponseError, context
     if template is None:
         lines = str(getattr(error, "message", "") or "").strip().splitlines()
         template = "Check the option or the name that the service does not accept."
-        cause = f"{cause}: {_plain(lines[0])}" if lines else cause
-    step = template.replace("{credential}", _credential_hint(context.settings)).replace("{lacks}", _lacks(context))
+        cause = f"{cause}: {plain(lines[0])}" if lines else cause
+    step = template.replace("{credential}", _refused_hint(context.settings)).replace("{lacks}", _lacks(context))
     return ConfigurationError(context.operation.capitalize(), context.target, cause, step)
 
 
@@ -193,22 +215,13 @@ def no_place(cause: str, context: RequestContext) -> NotFoundError:
     return NotFoundError(context.operation.capitalize(), context.target, cause, step)
 
 
-def _no_token(error: AzureError, context: RequestContext) -> Failure | ConfigurationError:
-    response = getattr(error, "response", None)
-    if response is not None and response.status_code in RETRYABLE_STATUS:
-        return Throttled(f"the token service answered {response.status_code}")
-    if any(isinstance(item, (ServiceRequestError, ServiceResponseError, OSError)) for item in _chain(error)):
-        return Unreached("the token service cannot be reached", next_step="Check the network and authProxy.hostname.")
-    lines = str(getattr(error, "message", "") or error).splitlines()
-    # DefaultAzureCredential lists in indented lines what it has tried; its first line has no cause.
-    tried = [line.strip().split(". ")[0] for line in lines if line.startswith("\t")] or lines[:1]
-    cause = f"no token from {type(context.settings.auth).__name__}: {'; '.join(map(_plain, tried))}"
-    return ConfigurationError(context.operation.capitalize(), context.target, cause, _credential_hint(context.settings))
-
-
-def _of_connection(error: AzureError, context: RequestContext) -> Failure | ConfigurationError:
-    chain = list(_chain(error))
-    found = _of_handshake(chain, context) or _unreached(error, chain, context)
+def _of_connection(error: AzureError, context: RequestContext) -> Failure | AzureBlobError:
+    chain = list(chain_of(error))
+    found = (
+        of_handshake(chain, context.endpoint, f"the option {_endpoint_option(context)}", context)
+        or of_proxy(chain, "proxy", context)
+        or _unreached(error, chain, context)
+    )
     if found is not None:
         return found
     if isinstance(error, AttemptTimeoutError):
@@ -220,22 +233,49 @@ def _of_connection(error: AzureError, context: RequestContext) -> Failure | Conf
     return Ambiguous(f"the exchange with {context.endpoint} {reason} ({type(chain[-1]).__name__})")
 
 
-def _of_handshake(chain: list[BaseException], context: RequestContext) -> ConfigurationError | None:
-    option = _endpoint_option(context)
-    if any(isinstance(item, ssl.SSLCertVerificationError) for item in chain):
-        step = f"Check the option {option}, and trust the certificate by REQUESTS_CA_BUNDLE."
-        return ConfigurationError(
-            context.operation.capitalize(),
-            context.target,
-            f"the TLS certificate of {context.endpoint} is not trusted",
-            step,
-        )
+def of_handshake(
+    chain: list[BaseException], service: str, named_by: str, context: RequestContext
+) -> ConfigurationError | None:
+    """service: the URL or the name of what was asked. named_by: what to check if its host is wrong."""
+    refused = next((item for item in chain if isinstance(item, ssl.SSLCertVerificationError)), None)
+    if refused is not None:
+        return context.error(*_of_certificate(refused, service, named_by))
     if any(isinstance(item, ssl.SSLError) and getattr(item, "reason", "") == "WRONG_VERSION_NUMBER" for item in chain):
-        step = f"Check whether the option {option} should begin with http."
-        return ConfigurationError(
-            context.operation.capitalize(), context.target, f"{context.endpoint} does not speak TLS", step
-        )
+        return context.error(f"{service} does not speak TLS", f"Check whether {named_by} should begin with http.")
     return None
+
+
+def _of_certificate(refused: ssl.SSLCertVerificationError, service: str, named_by: str) -> tuple[str, str]:
+    """Cause and next step. The codes are OpenSSL's X509_V_ERR_…."""
+    match getattr(refused, "verify_code", None):
+        case 9 | 10 as code:
+            when = "has expired" if code == 10 else "is not valid yet"  # noqa: PLR2004 - see above
+            step = "Have the certificate renewed, and check this machine's clock."
+            return f"the TLS certificate of {service} {when}", step
+        case 62 | 64:
+            return f"the TLS certificate of {service} is for another host", f"Check {named_by}."
+        case _:
+            step = f"Check {named_by}, and trust the certificate by REQUESTS_CA_BUNDLE on driver and executors."
+            return f"the TLS certificate of {service} is not trusted", step
+
+
+def of_proxy(chain: list[BaseException], prefix: str, context: RequestContext) -> Failure | AzureBlobError | None:
+    """What a proxy has answered to CONNECT, or that there is no proxy. prefix: of the options of that proxy."""
+    status = next((int(found.group(1)) for item in chain if (found := _TUNNEL.search(str(item)))), None)
+    if status is not None:
+        return _refused_by_proxy(status, prefix, context)
+    if any(isinstance(item, ProxyError) for item in chain):
+        return Unreached("the proxy cannot be reached", next_step=f"Check {prefix}.hostname and {prefix}.port.")
+    return None
+
+
+def _refused_by_proxy(status: int, prefix: str, context: RequestContext) -> Failure | AzureBlobError:
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        step = f"Check {prefix}.username and {prefix}.password, or those in the variable HTTPS_PROXY."
+        return context.error(f"the proxy wants another user or password ({status})", step)
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return context.error(f"the proxy refuses the connection ({status})", "Have the proxy allow the host.")
+    return Unreached(f"the proxy cannot reach the service ({status})", next_step="Check the proxy's own network.")
 
 
 def _unreached(error: AzureError, chain: list[BaseException], context: RequestContext) -> Unreached | None:
@@ -243,8 +283,6 @@ def _unreached(error: AzureError, chain: list[BaseException], context: RequestCo
     if any(isinstance(item, socket.gaierror) for item in chain):
         step = f"Check accountName, the option {option} and the network."
         return Unreached(f"the host of {context.endpoint} is unknown", next_step=step)
-    if any(isinstance(item, ProxyError) for item in chain):
-        return Unreached("the proxy cannot be reached", next_step="Check proxy.hostname and proxy.port.")
     connecting = any(isinstance(item, (NewConnectionError, ConnectTimeoutError)) for item in chain)
     if connecting or isinstance(error, ServiceRequestTimeoutError):
         step = f"Check that the service runs, the option {option}, the network and the firewall."
@@ -256,7 +294,7 @@ def _endpoint_option(context: RequestContext) -> str:
     return "tableEndpoint" if context.tables else "endpoint"
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain_of(error: BaseException) -> Iterator[BaseException]:
     """The error and all errors in it, outermost first, in whichever attribute a library keeps them."""
     pending, seen = [error], set()
     while pending:
@@ -269,18 +307,21 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         pending += [found for found in inner if isinstance(found, BaseException)]
 
 
-def _is_from_storage(response: Any, context: RequestContext) -> bool:
-    request = getattr(response, "request", None)
-    return request is None or str(request.url).startswith(context.endpoint)
-
-
 def _cause(status: int, code: str, response: Any) -> str:
     request_id = response.headers.get("x-ms-request-id")
     name = f"{status} {code}" if code else f"{status}"
     return f"{name} (request id {request_id})" if request_id else name
 
 
-def _credential_hint(settings: AccountSettings) -> str:
+def _refused_hint(settings: AccountSettings) -> str:
+    """What to do if the service refuses the credential."""
+    if isinstance(settings.auth, TokenAuth):
+        return "Check that the token's identity is of the account's tenant and cloud, and was not revoked."
+    return credential_hint(settings)
+
+
+def credential_hint(settings: AccountSettings) -> str:
+    """What to check of the credential."""
     match settings.auth:
         case SharedKey():
             return "Check accountKey (or the key in connectionString): is it a current key of this account?"
@@ -288,6 +329,12 @@ def _credential_hint(settings: AccountSettings) -> str:
             return "Check sasToken: is it whole, not expired, and for this account?"
         case ClientSecret():
             return "Check tenantId, clientId and clientSecret: has the secret expired?"
+        case ClientCertificate():
+            return "Check tenantId, clientId and certificatePath: is the certificate one of the application's?"
+        case ManagedIdentity():
+            return "Check that this machine has the identity, and set clientId if it has several."
+        case WorkloadIdentity():
+            return "Check tenantId, clientId, and the issuer, subject and audience of the federated credential."
         case DefaultIdentity():
             return "Set auth to the kind of credential to use, and its options."
         case Anonymous():
@@ -304,6 +351,6 @@ def _lacks(context: RequestContext) -> str:
     return f"the identity lacks the role {role}{tags} on the account or container"
 
 
-def _plain(line: str) -> str:
+def plain(line: str) -> str:
     """A line of the service's text without signatures."""
     return " ".join(word.split("?")[0] if "sig=" in word else word for word in line.split()).rstrip(".")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -15,6 +16,7 @@ from urllib3.util import Retry
 from azure_account.container import READ_CHUNK_BYTES
 from azure_account.retrying.policy import http_date
 from azure_account.sdk.attempt_limit import LimitedAdapter
+from foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,25 +36,51 @@ def transport(settings: AccountSettings, endpoint: str) -> RequestsTransport:
     Proxies and certificate bundle of the environment are read here, once: if the session reads them for each request,
     this takes a quarter of its CPU time.
     """
-    session = requests.Session()
+    session = _session()
     session.trust_env = False
     session.proxies = (
         {"http": settings.proxy.url, "https": settings.proxy.url} if settings.proxy else get_environ_proxies(endpoint)
     )
+    return _transport(session, settings)
+
+
+def token_transport(settings: AccountSettings) -> RequestsTransport:
+    """A transport for requests for tokens, with the same limits; its session reads proxies for each request."""
+    return _transport(_session(), settings)
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
     adapter = LimitedAdapter(
         pool_maxsize=POOL_CONNECTIONS, max_retries=Retry(total=False, redirect=False, raise_on_status=False)
     )
     session.mount("https://", adapter)
     session.mount("http://", adapter)
-    bundle = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+    return session
+
+
+def _transport(session: requests.Session, settings: AccountSettings) -> RequestsTransport:
     return RequestsTransport(
         session=session,
         session_owner=False,
         connection_timeout=settings.timeouts.connect,
         read_timeout=settings.timeouts.request,
-        connection_verify=bundle or True,
+        connection_verify=_certificate_bundle() or True,
         connection_data_block_size=READ_CHUNK_BYTES,  # a body that is read in parts is joined by copies, twice
     )
+
+
+def _certificate_bundle() -> str | None:
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        bundle = os.environ.get(variable)
+        if bundle:
+            if not Path(bundle).exists():
+                raise ConfigurationError(
+                    f"{variable} names {bundle}, which does not exist here: it must be on the driver and on every "
+                    "executor."
+                )
+            return bundle
+    return None
 
 
 class _HideSignature(logging.Filter):

@@ -14,6 +14,8 @@ from tests.azure_account.settings_of import CONNECTION, KEY, SAS, settings_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+PROXY = {"proxy.use": "true", "proxy.hostname": "squid", "proxy.port": "3128"}
+
 
 def test_a_connection_string_has_account_endpoints_and_key() -> None:
     settings = settings_of({"connectionString": CONNECTION})
@@ -91,6 +93,9 @@ def test_the_endpoint_of_a_url_is_used_and_an_option_overrides_it() -> None:
         ({"accountName": "acc", "proxy.use": "true", "proxy.port": "80"}, "`proxy.hostname` is missing"),
         ({"accountName": "acc", "authProxy.hostname": "h"}, "`authProxy.hostname` has no effect"),
         ({"accountName": "acc", "auth": "key"}, "`auth`: the value 'key'"),
+        ({"accountName": "acc", **PROXY, "proxy.password": "p"}, "`proxy.username` is missing: proxy.password needs"),
+        ({"accountName": "acc", **PROXY, "proxy.hostname": "u:p@squid"}, "`proxy.hostname` is no name of a host"),
+        ({"accountName": "acc", "tableEndpoint": "http://h/acc"}, "needs an https endpoint, not http://h/acc"),
     ],
 )
 def test_the_error_for_a_contradiction_or_a_missing_value_names_the_option(
@@ -98,6 +103,13 @@ def test_the_error_for_a_contradiction_or_a_missing_value_names_the_option(
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         settings_of(options)
+
+
+def test_the_password_of_a_proxy_is_in_no_text_but_the_url_of_the_proxy() -> None:
+    settings = settings_of({"accountName": "acc", **PROXY, "proxy.username": "some one", "proxy.password": "p:@s/w%"})
+    assert settings.proxy is not None
+    assert "http://some%20one:p%3A%40s%2Fw%25@squid:3128" == settings.proxy.url
+    assert "p:@s/w%" not in repr(settings)
 
 
 def test_the_account_of_the_url_must_agree() -> None:

@@ -16,6 +16,7 @@ from azure_account.options.authentication import Anonymous, Auth, DefaultIdentit
 from azure_account.options.secret import Secret
 from azure_account.options.settings import AccountSettings
 from azure_account.sdk.failures import RequestContext, failure_of
+from azure_account.sdk.token_failures import NoTokenError
 from azure_account.sdk.transport import AnswerDate
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
@@ -123,7 +124,7 @@ def test_every_error_class_of_the_sdk_is_mapped(error_type: type[sdk.AzureError]
         (SasToken(Secret(TOKEN)), "AuthenticationFailed", "Check sasToken"),
         (SasToken(Secret(TOKEN)), "AuthorizationPermissionMismatch", "sasToken lacks the permission"),
         (DefaultIdentity(), "AuthorizationPermissionMismatch", "the role Storage Blob Data Contributor"),
-        (DefaultIdentity(), "InvalidAuthenticationInfo", "Set auth"),
+        (DefaultIdentity(), "InvalidAuthenticationInfo", "of the account's tenant"),
         (Anonymous(), "NoAuthenticationInformation", "Give a credential"),
         (Anonymous(), "", "The container is not public"),
     ],
@@ -176,7 +177,7 @@ def connection(cause: BaseException, error_type: type[sdk.AzureError] = sdk.Serv
         ),
         (connection(ssl.SSLError("eof")), Ambiguous, "could not be sent whole"),
         (sdk.IncompleteReadError("cut"), Ambiguous, "was cut off"),
-        (sdk.ClientAuthenticationError("no token"), ConfigurationError, "no token from SharedKey"),
+        (NoTokenError(ValueError("no"), None), ConfigurationError, "no token from SharedKey: no"),
     ],
 )
 def test_a_failed_connection_is_mapped_by_whether_it_can_have_had_an_effect(
