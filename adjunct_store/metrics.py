@@ -71,7 +71,7 @@ class LastVersion:
     published: float
 
     def values(self, now: float) -> Mapping[str, float]:
-        """By gauge."""
+        """The values of the gauges, by name."""
         return {
             "version": self.version,
             "batch": self.batch,

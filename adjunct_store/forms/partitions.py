@@ -67,7 +67,7 @@ class PartitionDatabases:
         return RawBytes(sum(some.keys for some in each), sum(some.records for some in each))
 
     def position(self, partition: int) -> PartitionProgress | None:
-        """None for a partition that was never written."""
+        """Source and batch of a partition; None if it was never written."""
         return None if (database := self._database(partition)) is None else _position(database)
 
     def scan(self, start: bytes, stop: bytes | None) -> Iterator[Entry]:

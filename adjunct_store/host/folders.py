@@ -134,7 +134,7 @@ def store_folders(root: Path) -> list[StoreFolder]:
 
 
 def cache_directory(cache_dir: Path | None) -> Path:
-    """By default a folder of this user."""
+    """Where a host keeps versions, by default a folder of this user."""
     return Path(tempfile.gettempdir()) / f"adjunct-store-{os.geteuid()}" if cache_dir is None else cache_dir.resolve()
 
 

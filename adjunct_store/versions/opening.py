@@ -96,7 +96,7 @@ class FillStorage:
         return OwnedDocumentBlob(documents, f"store {self.names.store}", "fill", self.new_id)
 
     def manifest(self) -> Stored[Manifest] | None:
-        """None for a new store. A manifest that was deleted is undeleted; `ConflictError` if that cannot be done.
+        """The manifest, None for a new store. A deleted one is undeleted; `ConflictError` if that cannot be done.
 
         `ConfigurationError` for a folder of something else, and for one in the folder of another store.
         """

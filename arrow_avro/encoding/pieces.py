@@ -216,7 +216,7 @@ def _looked_up(dictionary: DictionaryWords) -> Words:
 
 
 def _joined(left: Words | DictionaryWords, right: Words | DictionaryWords) -> Words | DictionaryWords:
-    """Both as one piece; together they have at most eight bytes."""
+    """Two pieces as one; together they have at most eight bytes."""
     if (
         isinstance(left, DictionaryWords)
         and isinstance(right, DictionaryWords)

@@ -171,6 +171,6 @@ class GzipMembers:
             yield plain
 
     def close(self) -> None:
-        """There are no more bytes. Raises CorruptError if the last member is incomplete."""
+        """End the stream of bytes. Raises CorruptError if the last member is incomplete."""
         if self._stream is not None:
             raise_corrupt(self._blob, self._member, "the gzip member that begins there stops too early")

@@ -159,7 +159,7 @@ class CompactionResult:
     outdated: int = 0
 
     def with_group(self, made: LogEntry | None) -> CompactionResult:
-        """With one group more, by the entry that has replaced it, if any has."""
+        """The result with one group more, by the entry that has replaced it, if any has."""
         if made is None:
             return replace(self, outdated=self.outdated + 1)
         size = sum(blob.size for blob in made.blobs)

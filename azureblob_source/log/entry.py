@@ -144,7 +144,7 @@ class Totals:
     bytes: int = 0
 
     def plus(self, blobs: Sequence[BlobEntry]) -> Totals:
-        """With what an entry of these blobs adds: rows that were moved are not new."""
+        """The totals with what an entry of these blobs adds: rows that were moved are not new."""
         new = [blob for blob in blobs if not blob.moved]
         rows, size = sum(blob.rows for blob in new), sum(blob.size for blob in new)
         return Totals(self.blobs + len(new), self.rows + rows, self.bytes + size)

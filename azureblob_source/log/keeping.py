@@ -41,7 +41,7 @@ def keepers_after(log: CommitLog, version: int) -> Iterator[LogEntry]:
 
 
 def kept_after(log: CommitLog, version: int) -> Mapping[str, str]:
-    """By name of a blob that was live at a version, and was removed since: the name of its copy.
+    """The names of copies, by the names of blobs that were live at a version and were removed since.
 
     As far as the head is known. What an entry that is not published has still to copy is left out.
     """

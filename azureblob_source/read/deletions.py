@@ -48,7 +48,7 @@ class Deleted:
         return self.at if self.overwrites else None
 
     def published(self, until: int) -> Deleted:
-        """Without overwrites after version `until`, up to which all is published: they may be voided yet."""
+        """What is deleted but for overwrites after version `until`, up to which all is published: they may be void."""
         found = tuple(entry for entry in self.overwrites if entry.version <= until)
         at = min((entry.version - 1 for entry in self.overwrites if entry.version > until), default=self.at)
         return replace(self, overwrites=found, at=at)
@@ -67,7 +67,7 @@ class DeletionFinder:
     _entries: dict[int, LogEntry] = field(default_factory=dict)
 
     def after(self, version: int, head: LogEntry) -> Deleted:
-        """By the entries after a version, also by those that are not published."""
+        """What the entries after a version delete, also those that are not published."""
         found = _standing(entries_in_effect(self._deleting(version, head)))
         return Deleted(
             tuple(entry for entry in found if entry.operation in ("revert", "restore")),

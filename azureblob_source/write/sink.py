@@ -93,7 +93,7 @@ class _Sink:
         return CommitMessage(replace(staged, writer={**writer, **staged.writer}).to_json())
 
     def _publish_at_once(self, container: BlobContainer) -> Callable[[BlobEntry], object] | None:
-        """With `at-least-once`: publishes a finished blob. What cannot be published is left to the driver's commit."""
+        """Publish a finished blob, with `at-least-once`. What cannot be published is left to the driver's commit."""
         plan = self.plan
         if not plan.at_least_once:
             return None
@@ -103,7 +103,7 @@ class _Sink:
         return publish_unless_fenced(log_of, publisher, plan.attributes, plan.epoch)
 
     def _admit_named(self, container: BlobContainer) -> Callable[[str], object] | None:
-        """With `streamColumn`: refuses a stream that the rows do not fit, before a block is staged for it.
+        """Refuse a stream that the rows do not fit, with `streamColumn`, before a block is staged for it.
 
         A stream whose folder has the schema has had it in its log, in general, which the commit compares again. So this
         takes one request for a stream and process. The one stream of other writes was checked on the driver.

@@ -51,7 +51,7 @@ class ProgramRunner:
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        """It stands by."""
+        """Begin as one that stands by."""
         self._elector = LeaderElector(self.where, self.holder, self, self.timing)
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = threading.Event()

@@ -32,7 +32,7 @@ class TaskQuery(Protocol):
 
 @dataclass(frozen=True)
 class Due:
-    """It is to be prepared at this time (monotonic seconds), and then started."""
+    """The task is to be prepared at this time (monotonic seconds), and then started."""
 
     at: float = 0.0
 
@@ -44,12 +44,12 @@ class Preparing:
 
 @dataclass(frozen=True)
 class Prepared:
-    """It may be started, or is being started."""
+    """The task may be started, or is being started."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """Its query runs since this time, or has ended by itself and is not finished yet."""
+    """The task's query runs since this time, or has ended by itself and is not finished yet."""
 
     query: TaskQuery
     since: float
@@ -64,7 +64,7 @@ class Fenced:
 
 @dataclass(frozen=True)
 class Expiring:
-    """It is taken away, and its query is to be stopped.
+    """The task is taken away, and its query is to be stopped.
 
     abandoned: nobody waits any more for the end of its start, or of `finish`: then its query is stopped.
     """
@@ -75,7 +75,7 @@ class Expiring:
 
 @dataclass(frozen=True)
 class Finished:
-    """Its query has ended by itself, and was finished."""
+    """The task's query has ended by itself, and was finished."""
 
 
 State: TypeAlias = Due | Preparing | Prepared | Running | Fenced | Expiring | Finished
@@ -93,22 +93,22 @@ def expired(state: State) -> State:
 
 
 def started(state: State, query: TaskQuery, now: float) -> State:
-    """Its query was started, which may be too late."""
+    """The state after the query was started, which may be too late."""
     return replace(state, query=query) if isinstance(state, Expiring) else Running(query, now)
 
 
 def finished(state: State) -> State:
-    """Nothing of it runs any more."""
+    """The state once nothing of the task runs any more."""
     return replace(state, query=None) if isinstance(state, Expiring) else Finished()
 
 
 def failed(state: State, failures: int, now: float, *, fenced: bool) -> State:
-    """Its preparation, start, query or finish has failed, for the `failures`-th time since it has last run long."""
+    """The state after preparation, start, query or finish has failed, the `failures`-th time since it last ran long."""
     if isinstance(state, Expiring):
         return state
     return Fenced(now) if fenced else Due(now + seconds_to_wait(failures))
 
 
 def seconds_to_wait(failures: int) -> float:
-    """Until it is prepared and started again."""
+    """Seconds until the task is prepared and started again."""
     return min(2.0 ** min(failures - 1, 10), _LONGEST_WAIT_SECONDS)  # a float is less than 2 ** 1024

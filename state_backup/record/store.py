@@ -130,7 +130,7 @@ class StateStorage:
         return {blob.name: blob.size for blob in blobs}, with_ttl
 
     def record(self) -> Stored[CheckpointRecord] | None:
-        """None for a new state. A record that was deleted is undeleted; `ConflictError` if that cannot be done."""
+        """The record, None for a new state. A deleted one is undeleted; `ConflictError` if that cannot be done."""
         return self.records.read() or self._undeleted_record()
 
     def _undeleted_record(self) -> Stored[CheckpointRecord] | None:

@@ -135,7 +135,7 @@ def restore_checkpoint(
 
 
 def _record(storage: StateStorage) -> Stored[CheckpointRecord] | None:
-    """None without a backup: a query that creates its container has not run yet."""
+    """The record of a state; None without a container: a query that creates it has not run yet."""
     try:
         return storage.record()
     except NotFoundError as error:
@@ -182,7 +182,7 @@ def _check_not_newer(location: Path, local: int | None, backup: QueryPosition) -
 
 
 def _query_of(location: Path) -> str | None:
-    """None also if its metadata is damaged: a restore is what mends that."""
+    """The query of a checkpoint; None also if its metadata is damaged: a restore is what mends that."""
     try:
         return query_id(location)
     except CorruptError as error:
@@ -335,13 +335,13 @@ class CheckpointBackup(AbstractContextManager["CheckpointBackup"]):
             self._back_up()
 
     def _stop_for_good(self) -> None:
-        """Until it has ended, or `close` is called."""
+        """Stop the query until it has ended, or `close` is called."""
         self._stop_query()
         while self._query_runs() and not self._closing.wait(self._settings.every):
             self._stop_query()
 
     def _stop_query(self) -> None:
-        """An error is logged: the caller tries again while the query runs."""
+        """Stop the query. An error is logged: the caller tries again while the query runs."""
         try:
             self._query.stop()
         except Exception as error:  # noqa: BLE001 - such as spark.sql.streaming.stopTimeout, or of a session that ends

@@ -55,7 +55,7 @@ def openings_of(location: Path) -> list[str]:
 
 
 def note_openings(location: Path, openings: list[str]) -> None:
-    """Replace them."""
+    """Note the openings of the state from this machine, in the place of earlier notes."""
     fields = {"format-version": _VERSION, "openings": openings}
     replace_bytes(beside(location, _OPENINGS), json.dumps(fields).encode("ascii"))
 

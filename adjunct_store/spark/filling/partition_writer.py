@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,7 @@ class PartitionReport:
 
 @dataclass(frozen=True)
 class PartitionWriter:
-    """For `mapInArrow` over `ChangeRows.by_partition()`: writes the partition of a task. Picklable.
+    """Writes the partition of a task: for `mapInArrow` over `ChangeRows.by_partition()`. Picklable.
 
     base: the checkpoint of each partition that the batch begins from. in_use: checkpoints of each partition that
     readers may still open. allow_nulls: rows with null keys are counted and left out; else nothing is written
@@ -101,7 +102,7 @@ class PartitionWriter:
         if first is None:
             return
         partition = first.column(PARTITION)[0].as_py()
-        keyed = KeyedRows(_chain(first, rows), partition, self.schema, stop_at_null=not self.allow_nulls)
+        keyed = KeyedRows(chain((first,), rows), partition, self.schema, stop_at_null=not self.allow_nulls)
         yield self._written(partition, keyed).to_arrow()
 
     def _written(self, partition: int, rows: KeyedRows) -> PartitionReport:
@@ -115,7 +116,7 @@ class PartitionWriter:
             cache = None if self.cache_dir is None else Path(self.cache_dir)
             folder = store_folder(container, self.location.path, cache)
             with working_directory(folder, self.generation, partition) as work:
-                return self._write(container, work, partition, rows, _chain(first, changes))
+                return self._write(container, work, partition, rows, chain((first,), changes))
         except _NullKeyError:
             rows.count_rest()
             return PartitionReport(partition, "", 0, 0, rows.nulls)
@@ -303,8 +304,3 @@ def _order(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
     return column.cast(pa.int64())
-
-
-def _chain(first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest

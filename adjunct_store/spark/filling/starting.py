@@ -45,7 +45,7 @@ class BatchGate:
         """Spark has planned a batch."""
 
     def run(self, rows: DataFrame, batch: int) -> None:
-        """For `foreachBatch`."""
+        """Fill a batch once the store is taken over: for `foreachBatch`."""
         self.reached.set()
         self._fill_batch(self._writer.result(), rows, batch)
 
@@ -77,7 +77,7 @@ class QueryStart:
         self._started: tuple[int, StreamingQuery, BatchGate] | None = None
 
     def before_take_over(self, opening: TakeoverPlan) -> str:
-        """For `open_fill`: start the query, and wait until Spark has taken it. Returns its id.
+        """Start the query, and wait until Spark has taken it: for `open_fill`. Returns its id.
 
         Raises what Spark or the source raises.
         """

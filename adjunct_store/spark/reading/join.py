@@ -120,7 +120,7 @@ def task_reader(store: Location, *, streaming: bool = True, settings: ReadSettin
 
 @dataclass(frozen=True)
 class Joiner:
-    """For `mapInArrow`: adds the values of a store. Picklable.
+    """Adds the values of a store to rows: for `mapInArrow`. Picklable.
 
     keys: places of columns of the rows, in the order of the store's keys, whose fields are `key_fields`. schema: of the
     result: the rows, the values, and if there is one more field, whether the store has the key.

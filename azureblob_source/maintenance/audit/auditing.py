@@ -158,7 +158,7 @@ class _Auditing:
         ]
 
     def _said(self, view: LogView) -> dict[int, int]:
-        """By version of the entries that were read, up to which one they say that all is published."""
+        """What the entries that were read say, by their versions: up to which one all is published."""
         read = {entry.version: entry.published_up_to for entry in view.entries}
         return read if self.whole is None else {**self.whole.put_for, **read}
 
