@@ -71,7 +71,8 @@ class View:
             raise ConfigurationError(f"Argument form: {form!r} is not possible. Give auto, rocksdb or memory.")
         if isinstance(directories, Mapping):
             directories = KnownDirectories(directories)
-        self.schema, self._metrics = schema, metrics
+        self.schema: StoreSchema = schema
+        self._metrics = metrics
         self._partitions = PartitionDatabases(directories, schema.partitions, on_damage)
         self._find = _LOOKUPS[form](self._partitions, schema)
 

@@ -32,7 +32,7 @@ class BlobContainer:
         self._service = service
         self._retry_loop = retry_loop
         self._relocations, self._own = relocations, Relocation("", name, "")
-        self.lists_from_name = True
+        self.lists_from_name: bool = True
         """Whether listings begin at `start_from`, as far as is known: an older service begins with the first name."""
 
     @property

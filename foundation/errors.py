@@ -22,6 +22,11 @@ from typing import overload
 class AzureBlobError(Exception):
     """Root of all errors that this project raises. Given one text, that is the whole message, and the `cause`."""
 
+    operation: str
+    target: str
+    cause: str
+    next_step: str
+
     @overload
     def __init__(self, message: str, /) -> None: ...
 
@@ -42,7 +47,8 @@ class AzureBlobError(Exception):
         """elapsed: seconds from the first attempt to the last."""
         super().__init__(*parts)
         self.operation, self.target, self.cause, self.next_step = parts if len(parts) > 1 else ("", "", *parts, "")
-        self.elapsed, self.attempts = elapsed, attempts
+        self.elapsed: float | None = elapsed
+        self.attempts: int = attempts
 
     @property
     def failure(self) -> str:

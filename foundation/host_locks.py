@@ -42,7 +42,8 @@ class Lock:
     """A lock that was acquired by this process. A context manager, which releases it."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        self.path, self._descriptor = path, descriptor
+        self.path: Path = path
+        self._descriptor = descriptor
         _held.add(self)
 
     def fileno(self) -> int:

@@ -28,7 +28,8 @@ class PartitionDatabases:
     """Read-only databases. `ConfigurationError` in a forked child, which would hang."""
 
     def __init__(self, directories: PartitionDirectories, count: int, on_damage: OnDamage = lambda _, __: None) -> None:
-        self._directories, self.count, self._on_damage = directories, count, on_damage
+        self._directories, self._on_damage = directories, on_damage
+        self.count: int = count
         self._process = os.getpid()
         self._open: dict[int, Database | None] = {}
 

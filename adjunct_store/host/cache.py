@@ -109,7 +109,8 @@ class HostCache:
     ) -> None:
         self._container, self._store, self._names = container, store, StoreNames(store)
         self._folder = store_folder(container, store, cache_dir)
-        self._lock_timeout, self.threads, self._clock = lock_timeout, threads, clock
+        self._lock_timeout, self._clock = lock_timeout, clock
+        self.threads: int = threads
         self._metrics = StoreMetrics(container.name, store)
 
     def open(self, generation: int, partition: int, checkpoint: str, threads: int | None = None) -> HeldDirectory:

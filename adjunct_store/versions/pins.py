@@ -118,7 +118,7 @@ class Pinning:
         names = StoreNames(store)
         reader = ReaderId(reader) if isinstance(reader, str) else reader
         self._container, self._names, self._new_id = container, names, new_id
-        self.is_new = False
+        self.is_new: bool = False
         self._reader, self._driver, self._batch = reader.name, reader.driver, batch
         self._blob = names.pin(reader.name, batch)
         self._pins = self._document(self._blob)

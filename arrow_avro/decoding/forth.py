@@ -71,7 +71,7 @@ class ForthText:
         self.longs: list[str] = []
         self._wide, self._budget = wide, budget
         code = self._reads(program.code)
-        self.text = "\n".join(
+        self.text: str = "\n".join(
             [
                 "input data",
                 "input counts",

@@ -28,7 +28,7 @@ class MemoryAccount(StorageAccount):
         intercept: Intercept | None = None,
         policy: RetryPolicy | None = None,
     ) -> None:
-        self.service = service or MemoryService(clock=clock)
+        self.service: MemoryService = service or MemoryService(clock=clock)
         self._policy = policy or RetryPolicy()
         retry_loop = RetryLoop(self._policy, self.service.clock, lambda: 0.5, intercept or Intercept())
         super().__init__(self.service, lambda: self.service.tables, retry_loop)

@@ -117,16 +117,16 @@ class MemoryService:
         soft_delete: float | None = None,
     ) -> None:
         """soft_delete: for how many seconds deleted blobs can be undeleted; by default they cannot."""
-        self.behaviour = behaviour or ServiceAssumptions()
+        self.behaviour: ServiceAssumptions = behaviour or ServiceAssumptions()
         self.account = account
-        self.blob_endpoint = f"memory://{account}"
+        self.blob_endpoint: str = f"memory://{account}"
         self.clock: Clock = clock or ManualClock()
         self._containers: dict[str, _Container] = {}
         self._soft_delete = soft_delete
         self._deleted: dict[tuple[str, str], tuple[float, _Blob]] = {}  # the last of each name, until a time
         self._lock = threading.RLock()
         self._versions = itertools.count(1)
-        self.tables = MemoryTables(self._new_etag, self.clock)
+        self.tables: MemoryTables = MemoryTables(self._new_etag, self.clock)
 
     def create_container(self, container: str) -> None:
         with self._lock:

@@ -72,7 +72,7 @@ class ParsedOptions(Mapping[str, Any]):
 
     def __init__(self, values: Mapping[str, Any], given: Iterable[str], secrets: Iterable[str] = ()) -> None:
         self._values = dict(values)
-        self.given = frozenset(given)
+        self.given: frozenset[str] = frozenset(given)
         self._secrets = frozenset(secrets)
 
     def __getitem__(self, name: str) -> Any:

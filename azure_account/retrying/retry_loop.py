@@ -68,7 +68,7 @@ class FailedAttempts:
     """Counts attempts that were throttled, not answered or not connected. Thread-safe."""
 
     def __init__(self) -> None:
-        self.total = 0
+        self.total: int = 0
         self._lock = threading.Lock()
 
     def add(self) -> None:

@@ -91,7 +91,9 @@ class Adopter:
     """Adopts the blobs of one folder, for as long as a process follows it. Not thread-safe."""
 
     def __init__(self, log: CommitLog, settings: AdoptionSettings, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.log, self.settings, self._clock = log, settings, clock
+        self.log: CommitLog = log
+        self.settings: AdoptionSettings = settings
+        self._clock = clock
         self._log_id: str | None = None
         self._version = -1
         self._known = KnownBlobs()

@@ -79,13 +79,13 @@ class CommitLog:
         self.stream = stream
         self.readers = readers
         self._given = facts or LogFacts()
-        self.notes = StreamNotes(schema_texts=dict(self._given.schemas), checkpoint=self._given.checkpoint)
+        self.notes: StreamNotes = StreamNotes(schema_texts=dict(self._given.schemas), checkpoint=self._given.checkpoint)
         """What this process knows of the stream."""
-        self.kept_from = 0
+        self.kept_from: int = 0
         """Versions below this are known to be below the retention boundary."""
         self._clock = clock
         self._head: LogEntry | None = None
-        self.looked = False
+        self.looked: bool = False
         self._listing: LogEntry | None = None
         """The entry that lists the transactions, of those that were needed last."""
         self._boundary_read_at = 0.0

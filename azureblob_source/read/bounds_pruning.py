@@ -117,7 +117,7 @@ class BoundsPruning:
     """The pushed filters by which blobs are left out."""
 
     conditions: tuple[_Condition, ...]
-    needed: ClassVar = ("schema", "lower_bounds", "upper_bounds")
+    needed: ClassVar[tuple[str, ...]] = ("schema", "lower_bounds", "upper_bounds")
     """The columns of a live table that it needs."""
 
     @classmethod

@@ -50,7 +50,7 @@ class SplitBytes(BlobBytes):
     def __init__(self, ahead: ReadAhead, split: Split, planned: Iterable[Range]) -> None:
         super().__init__(ahead.ranges, split.blob)
         self._ahead = ahead
-        self.planned = deque(planned)
+        self.planned: deque[Range] = deque(planned)
         self._requested: deque[_Request] = deque()
         self._planned_to = max((end for _, end in self.planned), default=0)
 
@@ -101,8 +101,8 @@ class ReadAhead:
     """
 
     def __init__(self, container: BlobContainer, splits: Sequence[Split], threads: int, budget: int) -> None:
-        self.ranges = RangeReader(container)
-        self.charged = 0
+        self.ranges: RangeReader = RangeReader(container)
+        self.charged: int = 0
         """Bytes that count for the budget at present."""
         self._budget = budget
         self._pool = ThreadPoolExecutor(threads, "azureblob-read")

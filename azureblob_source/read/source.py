@@ -208,8 +208,8 @@ class BaseReader:
     """
 
     def __init__(self, plan: ReadPlan, schema: StructType) -> None:
-        self.options = plan.options
-        self.schema = schema
+        self.options: SourceOptions = plan.options
+        self.schema: StructType = schema
         self.returned: list[str] = schema.names
         self.filters: list[ColumnFilter] = []
         self.limit: int | None = None

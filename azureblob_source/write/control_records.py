@@ -113,7 +113,7 @@ class EnvelopeRouter:
         self._fields: dict[bytes, dict[str, Any]] = {}
         self._routes: dict[bytes, dict[Route, None]] = {}
         self._exhausted = False
-        self.added = 0
+        self.added: int = 0
         """Rows of the producer's watermarks so far."""
 
     def routed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[RoutedBatch]:

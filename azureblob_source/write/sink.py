@@ -64,7 +64,7 @@ class _Sink:
     """What the batch writer and the streaming writer share."""
 
     def __init__(self, plan: WritePlan, *, overwrite: bool) -> None:
-        self.plan = plan.of_commit
+        self.plan: CommitPlan = plan.of_commit
         self.overwrite = overwrite
         self._tasks = pickle.dumps(plan)  # as bytes, so that Spark's process for the commit does not load it
 

@@ -193,9 +193,8 @@ def _newest(control: DataFrame | None) -> NewestGeneration | None:
 class Transport(Protocol):
     """Where an intermediate stream is kept. Its envelopes have the columns `upstream.ENVELOPES`."""
 
-    @property
-    def adds_watermarks(self) -> bool:
-        """Whether it takes what `emit` returns with `by_sink`, and adds the watermarks itself."""
+    adds_watermarks: ClassVar[bool]
+    """Whether it takes what `emit` returns with `by_sink`, and adds the watermarks itself."""
 
     def write_stream(self, envelopes: DataFrame) -> DataStreamWriter:
         """What writes a streaming frame of envelopes; without a checkpoint and not started."""

@@ -72,10 +72,11 @@ class Election:
     """
 
     def __init__(self, lease: Lease, *, keeps_refused: bool = False) -> None:
-        self.lease, self._keeps_refused = lease, keeps_refused
+        self.lease: Lease = lease
+        self._keeps_refused = keeps_refused
         self.term: Term | None = None
         """The term in which the process leads. Check `leads` before each use."""
-        self.wait = 0.0
+        self.wait: float = 0.0
         """Seconds until the next step is due."""
 
     def leads(self) -> bool:

@@ -83,7 +83,7 @@ class LeaderElector:
         self._leading: int | None = None  # the epoch in which `on_elected` was called, until `on_deposed` is
         self._may_release, self._failed = True, False
         self._waits, self._over = Waits(f"{holder} of {lease.target}", SYSTEM_CLOCK, timing.request), threading.Event()
-        self.reason = ""
+        self.reason: str = ""
         """Why the last request did not elect this process or keep it elected; empty if it did, or before that."""
         self._threads = [
             threading.Thread(target=self._run, args=(act,), name=f"{blob}-{act.__name__.strip('_')}", daemon=True)
@@ -252,9 +252,9 @@ class LeaseLock:
         self._target, self._timeout = str(where), timeout
         self._answered = threading.Event()
         self._error: Exception | None = None
-        self.lost = threading.Event()
+        self.lost: threading.Event = threading.Event()
         """Set when the lock is lost."""
-        self.epoch = -1
+        self.epoch: int = -1
         """The epoch in which the lock is held: higher each time that the lock is acquired. -1 before that."""
 
     def __enter__(self) -> Self:

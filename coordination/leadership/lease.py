@@ -82,9 +82,11 @@ class Lease:
         new_id: Callable[[], str],
     ) -> None:
         self._container, self._blob, self._holder = container, blob, holder
-        self.timing, self.clock, self._new_id = timing, clock, new_id
+        self.timing: LeaseTiming = timing
+        self.clock: Clock = clock
+        self._new_id = new_id
         self._last: tuple[LeaseDocument, BlobProperties] | None = None
-        self.free = False
+        self.free: bool = False
         """Whether nobody had the lease, or there was no blob, at the last `read`."""
         self._expired = ""
         """The ETag of the document whose lease had expired at the last `read`."""

@@ -28,7 +28,7 @@ class TaskLister:
     def __init__(self, source: TaskSource, waits: Waits, job: str) -> None:
         self._source, self._waits, self._job = source, waits, job
         self._fixed = None if callable(source) else check_tasks(source)
-        self.digest = tasks_digest(self._fixed) if self._fixed else ""
+        self.digest: str = tasks_digest(self._fixed) if self._fixed else ""
         """Of the list, by which processors compare theirs; empty if it is a function."""
         self._last: tuple[int, tuple[str, ...] | Exception] | None = None
         self._differing: frozenset[str] = frozenset()

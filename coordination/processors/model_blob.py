@@ -30,7 +30,7 @@ class ModelBlob:
 
     def __init__(self, lease: Lease, waits: Waits) -> None:
         self._lease, self._waits = lease, waits
-        self.last = ModelReading()
+        self.last: ModelReading = ModelReading()
         self._content: Mapping[str, Any] | None = None
         """The fields from which `last` was parsed."""
         self._own: int | None = None

@@ -84,7 +84,7 @@ class Participant:
         self._election, self._table = election, table
         self._timing, self._new_id, self._clock = timing, new_id, lease.clock
         self._metrics = metrics or ProcessorMetrics("", "")
-        self.state = ProcessorState(new_id())
+        self.state: ProcessorState = ProcessorState(new_id())
         self._waits = Waits(f"processor {self.state.processor} of {lease.target}", self._clock, timing.request)
         self._model = ModelBlob(lease, self._waits)
         self._lister = TaskLister(tasks, self._waits, lease.target)

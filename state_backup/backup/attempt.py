@@ -77,16 +77,16 @@ class BackupAttempt:
         options: AttemptOptions,
     ) -> None:
         self._storage, self._owner, self._id, self._known, self._options = storage, owner, id_, known, options
-        self.base = known.checkpoints[0] if known.checkpoints else None
+        self.base: Checkpoint | None = known.checkpoints[0] if known.checkpoints else None
         """The checkpoint that it is compared with."""
-        self.keep = options.keep
+        self.keep: frozenset[str] = options.keep
         self.indexes: dict[str, tuple[str, SnapshotIndex]] = {}
         """The snapshot index of each store, with its blob."""
-        self.blobs = {blob.blob_id for blobs in known.uploaded.values() for blob in blobs}
+        self.blobs: set[str] = {blob.blob_id for blobs in known.uploaded.values() for blob in blobs}
         """The names of all blobs that it may have put."""
         self.without_tags: set[str] = set()
         """Those that got no TTL."""
-        self.tags_refused = False
+        self.tags_refused: bool = False
         """Whether the service has refused tags."""
         self.content: dict[Content, Blobs] = dict(known.uploaded)
         """Of the files that it has uploaded, with their blobs."""

@@ -71,7 +71,7 @@ class FileUploader:
         tags_refused: bool = False,
     ) -> None:
         self._container, self._new_name, self._block_bytes = container, new_name, block_bytes
-        self.tags_refused = tags_refused
+        self.tags_refused: bool = tags_refused
         """Whether the service refuses tags: then blobs get no TTL."""
         self.without_tags: set[str] = set()
         """Blobs that got no TTL, because tags are refused."""

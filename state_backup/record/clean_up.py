@@ -33,11 +33,11 @@ class CleanUp:
     """The clean-up of one writer. Not thread-safe."""
 
     def __init__(self, with_ttl: Collection[str]) -> None:
-        self.with_ttl = set(with_ttl)
+        self.with_ttl: set[str] = set(with_ttl)
         """Blobs of committed checkpoints whose TTL is to be taken off."""
         self.gone: set[str] = set()
         """Condemned blobs that are known to be deleted."""
-        self.tags_refused = False
+        self.tags_refused: bool = False
         """Whether the service has refused tags; it is reported once."""
         self._kept: dict[str, None] = {}
         """Condemned blobs that could not be deleted, by the time of the last attempt."""

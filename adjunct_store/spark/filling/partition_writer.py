@@ -209,7 +209,7 @@ class KeyedRows:
     ) -> None:
         self._batches, self._partition, self._schema = iter(batches), partition, schema
         self._stop_at_null = stop_at_null
-        self.nulls = 0
+        self.nulls: int = 0
         """Rows with a null key so far."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

@@ -69,7 +69,7 @@ class CheckpointFolder:
         self._jvm: Any = spark._jvm  # noqa: SLF001 - pyspark has no other way to Hadoop's file systems
         try:
             self._files = self._path(location).getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
-            self.path = self._spelling(location)
+            self.path: str = self._spelling(location)
         except (Py4JJavaError, PySparkException) as error:
             step = "Give a folder on a file system that Spark can reach. Nothing was changed."
             raise ConfigurationError("open", f"checkpoint {location}", java_cause(error), step) from error

@@ -41,7 +41,7 @@ class BatchGate:
     def __init__(self, fill_batch: Callable[[VersionWriter, DataFrame, int], None]) -> None:
         self._fill_batch = fill_batch
         self._writer: Future[VersionWriter] = Future()
-        self.reached = threading.Event()
+        self.reached: threading.Event = threading.Event()
         """Spark has planned a batch."""
 
     def run(self, rows: DataFrame, batch: int) -> None:

@@ -59,7 +59,8 @@ class PinHold:
     """Keeps a pin while a read is planned: as long as the caller has this object."""
 
     def __init__(self, pins: BatchPins, pin: BatchPin) -> None:
-        self._pins, self.pin = pins, pin
+        self._pins = pins
+        self.pin: BatchPin = pin
 
     def until(self, user: Callable[[], bool]) -> None:
         """Keep it also as long as the function is true."""

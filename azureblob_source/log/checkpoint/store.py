@@ -44,7 +44,7 @@ class LogCheckpointStore:
 
     def __init__(self, container: BlobContainer, stream: str) -> None:
         self._container, self._stream = container, stream
-        self.root = root(container.url)
+        self.root: str = root(container.url)
         """What stands before the names of blobs in the paths that are written."""
         self.columns: TableColumns | None = None
         """What the manifests that are written say of the columns of their blobs."""

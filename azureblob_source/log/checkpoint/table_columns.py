@@ -29,7 +29,7 @@ class TableColumns:
     """
 
     def __init__(self, before: Mapping[str, int], schema_of: Callable[[str], AvroSchema | None]) -> None:
-        self.ids = dict(before)
+        self.ids: Mapping[str, int] = dict(before)
         self._schema_of = cache(schema_of)
         self._members: dict[str, Mapping[str, tuple[int, AvroField]]] = {}
 

@@ -50,14 +50,19 @@ class LiveIndex:
 
     def __init__(self, live: pa.Table) -> None:
         named = live.set_column(0, "name", live["name"].cast(pa.large_string()))
-        self.table = named.take(pc.sort_indices(named["name"])).combine_chunks()
+        self.table: pa.Table = named.take(pc.sort_indices(named["name"])).combine_chunks()
         self._names = self.table["name"].combine_chunks() if len(live) else pa.array([], pa.large_string())
         if isinstance(self._names, pa.ChunkedArray):
             self._names = self._names.chunk(0)
+        self.sizes: np.ndarray[Any, np.dtype[np.int64]]
+        self.rows_of: np.ndarray[Any, np.dtype[np.int64]]
+        self.committed: np.ndarray[Any, Any]
         self.sizes, self.rows_of, self.committed = (
             self.table[column].to_numpy() for column in ("size", "version", "committed")
         )
-        self.versions = pc.coalesce(self.table["moved_in"], self.table["version"]).to_numpy()
+        self.versions: np.ndarray[Any, np.dtype[np.int64]] = pc.coalesce(
+            self.table["moved_in"], self.table["version"]
+        ).to_numpy()
         """Of the entries that name the blobs; `rows_of` and `committed` are of those that added the newest rows."""
         self.adopts = bool(len(live)) and self.table["etag"].null_count == 0
         """Whether the blobs are of another program: an adopted one is known by its ETag, another by its attempt."""
@@ -102,14 +107,16 @@ class Sweep:
     """What the pages of a stream's listing show: of live blobs, of the log, and which other data blobs are there."""
 
     def __init__(self, index: LiveIndex, stream: str) -> None:
-        self.index, self.stream = index, stream
-        self.listed = 0
-        self.seen = np.zeros(len(index), bool)
-        self.modified = np.zeros(len(index), np.float64)
+        self.index: LiveIndex = index
+        self.stream: str = stream
+        self.listed: int = 0
+        self.seen: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(index), bool)
+        self.modified: np.ndarray[Any, np.dtype[np.float64]] = np.zeros(len(index), np.float64)
         """When live blobs were written last, in seconds since 1970 by the service's clock; 0 if not seen."""
         self.odd: list[int] = []
         """Places of live blobs that have not the size or the attempt of their entry."""
-        self.versions, self.put_at = array("q"), array("d")
+        self.versions: array[int] = array("q")
+        self.put_at: array[float] = array("d")
         """The versions of entries, and when they were put."""
         self.checkpoints: dict[int, float] = {}
         """When the checkpoints of versions were put."""

@@ -117,8 +117,9 @@ class WholeLog:
     """All entries of a log, read a part at a time: checked, and kept as facts."""
 
     def __init__(self, log: CommitLog, place: str, progress: Callable[[int], object]) -> None:
-        self.log, self._place, self._progress = log, place, progress
-        self.facts = EntryFacts()
+        self.log: CommitLog = log
+        self._place, self._progress = place, progress
+        self.facts: EntryFacts = EntryFacts()
         self.chain: Chain | None = None
         self._next = -1
         self._tail: list[LogEntry] = []
