@@ -10,7 +10,7 @@ import pytest
 from azure_account.account import StorageAccount
 from foundation.errors import AzureBlobError, ConfigurationError
 from tests.azure_account.auth.certificates import Authority
-from tests.azure_account.auth.token_service import TokenService
+from tests.azure_account.auth.token_service import TokenService, token_service
 from tests.azure_account.contract import (
     TestBlobs,
     TestBlocks,
@@ -20,7 +20,7 @@ from tests.azure_account.contract import (
     TestListing,
     TestTables,
 )
-from tools.azurite import Azurite, running_tls_azurite
+from tools.azurite import Azurite
 
 __all__ = ["TestBlobs", "TestBlocks", "TestContainer", "TestCopies", "TestLeases", "TestListing", "TestTables"]
 
@@ -57,9 +57,8 @@ def test_a_certificate_of_an_unknown_authority_is_not_trusted(
 def test_a_certificate_that_has_expired_or_is_of_another_host(
     opened: Callable[..., StorageAccount], authority: Authority, hosts: tuple[str, ...], expired: bool, expected: str
 ) -> None:
-    served = authority.issue(*hosts, expired=expired)
-    with running_tls_azurite(served.chain, served.key) as azurite:
-        assert expected in error_of(opened(endpoint=azurite.endpoint))
+    with token_service(authority.issue(*hosts, expired=expired)) as server:
+        assert expected in error_of(opened(endpoint=f"{server.entra}/devstoreaccount1"))
 
 
 def test_a_token_for_another_audience_is_refused(

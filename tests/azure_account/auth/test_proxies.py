@@ -111,6 +111,7 @@ def test_a_host_that_the_proxy_cannot_reach_is_tried_again(
         account.container("abc").exists()
 
 
+@pytest.mark.slow
 def test_what_is_written_through_a_proxy_that_dies_is_complete(
     opened: Callable[..., StorageAccount], tmp_path: Path, container_name: str
 ) -> None:
