@@ -102,11 +102,15 @@ def test_a_machine_without_imds_is_an_error_after_the_deadline(
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.parametrize("options", [{}, {"authProxy.hostname": "127.0.0.1", "authProxy.port": "1"}])
 def test_imds_is_never_asked_through_a_proxy(
-    opened: Callable[..., StorageAccount], service: TokenService, environment: pytest.MonkeyPatch
+    opened: Callable[..., StorageAccount],
+    service: TokenService,
+    environment: pytest.MonkeyPatch,
+    options: dict[str, str],
 ) -> None:
     environment.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    options = {"authProxy.use": "true", "authProxy.hostname": "127.0.0.1", "authProxy.port": "1"}
+    options = {**options, "authProxy.use": "true"} if options else {}
     assert not opened(**options).container("absent").exists()
     assert 1 == service.asked["imds"]
 
@@ -155,7 +159,7 @@ def test_sixteen_workers_that_start_at_once_are_throttled_and_get_their_tokens(
     record_property: Callable[[str, object], None],
 ) -> None:
     """IMDS allows five requests at a time on a host. A worker is a process; here each has a client of its own."""
-    service.limit, service.hold = 5, 0.1
+    service.limit, service.hold = 5, 0.05
     accounts = [opened(maxAttempts=str(20 + worker)) for worker in range(16)]
     with ThreadPoolExecutor(16) as pool:
         assert [False] * 16 == list(pool.map(lambda account: account.container("absent").exists(), accounts))

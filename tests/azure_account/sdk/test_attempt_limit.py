@@ -11,6 +11,7 @@ import pytest
 from azure_account.connect import connect
 from azure_account.options.settings import Timeouts
 from azure_account.retrying.policy import RetryPolicy
+from azure_account.sdk.attempt_limit import attempt_limit, limited_part, time_left
 from azure_account.values import Entity, Unknown
 from foundation.errors import TransientError
 from tests.azure_account.sdk.slow_server import IN_BODY, SlowServer
@@ -62,3 +63,15 @@ def result_of(request_of: Callable[[StorageAccount], object], account: StorageAc
         return request_of(account)
     except TransientError as error:
         return error
+
+
+def test_a_part_of_an_attempt_has_an_earlier_end_and_leaves_the_attempt_as_it_was() -> None:
+    with attempt_limit(None):
+        with limited_part(5.0):
+            assert (time_left() or 9.0) <= 5.0
+        assert time_left() is None
+    with attempt_limit(50.0):
+        for seconds in (5.0, 500.0):
+            with limited_part(seconds):
+                assert (time_left() or 99.0) <= min(seconds, 50.0)
+        assert (time_left() or 0.0) > 5.0

@@ -121,8 +121,19 @@ def test_a_token_that_has_ended_by_a_wrong_clock_is_not_asked_for_by_each_reques
 
 
 def test_threads_wait_for_one_request(tokens: Tokens, source: Source) -> None:
-    with ThreadPoolExecutor(16) as pool:
-        assert {"t1"} == {token.token for token in pool.map(lambda _: tokens.get_token_info(SCOPE), range(64))}
+    all_begun = threading.Barrier(17)
+
+    def begin(number: int) -> str:
+        if number:
+            all_begun.wait(30)
+        return tokens.get_token_info(SCOPE).token
+
+    def wait() -> None:
+        all_begun.wait(30)
+
+    source.waits = wait
+    with ThreadPoolExecutor(17) as pool:
+        assert ["t1"] * 17 == list(pool.map(begin, range(17)))
     assert (1, 1) == (source.given, tokens.requested)
 
 
