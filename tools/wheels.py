@@ -59,10 +59,10 @@ def make_dist(*, is_twice: bool) -> bool:
         targets = available_targets(environment)
         print(output_of(["rustc", "--version"], environment=environment), flush=True)
         shutil.rmtree(DIST, ignore_errors=True)
-        digests = _build(DIST, "build", targets, environment)
+        digests = build(DIST, "build", targets, environment)
         for name, digest in digests.items():
             print(f"dist/{name}, {(DIST / name).stat().st_size / 1e6:.2f} MB, sha256 {digest}")
-        if not is_sound(DIST) or (is_twice and not _is_equal_again(digests, targets, environment)):
+        if not is_sound(DIST) or (is_twice and not is_equal_again(digests, targets, environment)):
             return False
         _try()
     except NativeMissingError as error:
@@ -83,7 +83,7 @@ def build_environment() -> dict[str, str]:
     return {**environment, "PATH": path, "SOURCE_DATE_EPOCH": time}
 
 
-def _build(dist: Path, name: str, targets: list[Target], environment: Mapping[str, str]) -> dict[str, str]:
+def build(dist: Path, name: str, targets: list[Target], environment: Mapping[str, str]) -> dict[str, str]:
     """Build all into `dist` in a temporary folder that has this name. Returns the digests by the names of the files."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder).resolve() / name
@@ -126,9 +126,10 @@ def is_sound(dist: Path) -> bool:
     return not wrong
 
 
-def _is_equal_again(digests: Mapping[str, str], targets: list[Target], environment: Mapping[str, str]) -> bool:
+def is_equal_again(digests: Mapping[str, str], targets: list[Target], environment: Mapping[str, str]) -> bool:
+    """Build once more, elsewhere, and compare the digests; what differs is printed."""
     with tempfile.TemporaryDirectory() as dist:
-        again = _build(Path(dist), "another/folder", targets, environment)
+        again = build(Path(dist), "another/folder", targets, environment)
     differing = sorted(name for name in {*digests, *again} if digests.get(name) != again.get(name))
     for name in differing:
         print(f"wheel: {name} differs when it is built in another folder: {again.get(name)}", file=sys.stderr)
