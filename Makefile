@@ -27,7 +27,7 @@ TYPED := $(wildcard hatch_build.py adjunct_store arrow_avro azure_account azureb
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help auth setup lint docs links demo pipeline soak test spark crash histories fuzz matrix trial bench year wheel release notebooks check fmt lock clean
+.PHONY: help auth setup lint docs links demo pipeline soak test spark crash histories fuzz matrix trial bench year wheel typed release notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ docs: setup-docs ## build the site in build/site: the documents, the Python refe
 links: setup-docs ## request every link of the documents to other hosts, and list the broken ones
 	@$(BIN)/python -m tools.site --links
 
+typed: setup-check-pyright ## check types from outside: a user's program with the installed wheel, by mypy and pyright
+	@$(BIN)/python -m tools.typed
+
 release: setup-release ## prepare a release: check, build and try it, and say what to commit, tag and upload (DRY=1)
 	@.venv-release/bin/python -m tools.release $(if $(DRY),--dry-run)
 
@@ -130,9 +133,9 @@ lock: setup-check ## resolve the dependencies again (UPGRADE=--upgrade for newer
 	$(call lock_spark,41)
 	$(call lock_spark,42)
 	$(call lock_spark,43)
-	for folder in azurite browser; do $(PYTHON) -m tools.node install --package-lock-only --prefix tools/$$folder; done
+	for folder in azurite browser pyright; do $(PYTHON) -m tools.node install --package-lock-only --prefix tools/$$folder; done
 
 clean: ## remove everything that the targets made, including what `make setup` has downloaded
-	rm -rf .venv .venv-pyspark* .venv-release .trial tools/azurite/node_modules tools/browser/node_modules build dist .clients .demo spark-warehouse artifacts metastore_db
+	rm -rf .venv .venv-pyspark* .venv-release .trial tools/*/node_modules build dist .clients .demo spark-warehouse artifacts metastore_db
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,7 +4,8 @@
     notebooks, bench, docs   versions of requirements/dev.lock; this checkout on the import path; a Java
     pyspark40, pyspark41 ... .venv-pyspark40 and so on, from requirements/pyspark40.lock; likewise `release`; with
                              another Python pyspark40@3.12 is .venv-pyspark40-3.12
-    azurite, browser         the packages of tools/azurite and tools/browser from npm; a Node if there is none
+    azurite, browser,        the packages of tools/azurite and so on from npm; a Node if there is none
+    pyright
     native                   the compiled decoder of native/ in .venv, if there is a Rust or the package manager has one
 
 Without a part: what `make check` needs. A part is set up again only if a file that it depends on has changed.
@@ -37,7 +38,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "requirements"
 DEVELOPMENT = ROOT / ".venv"
 GROUPS = ("demo", "test", "check", "notebooks", "bench", "docs")
-NPM = {name: ROOT / "tools" / name for name in ("azurite", "browser")}
+NPM = {name: ROOT / "tools" / name for name in ("azurite", "browser", "pyright")}
 DEFAULT = ("test", "check", "azurite", "native", "pyspark40")
 
 
@@ -144,7 +145,7 @@ def _add_group(group: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         chosen = Path(folder) / f"{group}.lock"
         chosen.write_text(part_of(REQUIREMENTS / "dev.lock", group), encoding="utf-8")
-        _install(DEVELOPMENT, chosen)
+        install(DEVELOPMENT, chosen)
 
 
 def _require_development() -> None:
@@ -192,13 +193,13 @@ def _packages(text: str) -> list[_Package]:
 def _make_environment_of(name: str, folder: Path, python: Path) -> None:
     _require_development()
     _make_environment(folder, python)
-    _install(folder, REQUIREMENTS / f"{name}.lock")
+    install(folder, REQUIREMENTS / f"{name}.lock")
 
 
 def _npm_ci(folder: Path) -> None:
     if find_node() is None:
         _require_development()
-        _install(DEVELOPMENT, REQUIREMENTS / "node.lock")
+        install(DEVELOPMENT, REQUIREMENTS / "node.lock")
     node = find_node()
     if node is None:
         raise SetupError("Node 18 or later is needed, and PyPI has none for this system: install Node and npm.")
@@ -235,7 +236,7 @@ def _fetch_uv() -> None:
     subprocess.run([str(_python(DEVELOPMENT)), "-m", "pip", "install", *options, "-r", str(lock)], check=False)
 
 
-def _install(folder: Path, lock: Path) -> None:
+def install(folder: Path, lock: Path) -> None:
     """Install a lock file with uv, or with pip if uv fails (no wheel for the system, an index set for pip only).
 
     On a terminal uv shows its progress.

@@ -16,7 +16,7 @@ def test_a_version_of_spark_without_a_lock_is_refused_with_those_that_have_one()
     command = [sys.executable, "-m", "tools.setup", "pyspark39"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     known = ", ".join(sorted(lock.stem for lock in (ROOT / "requirements").glob("pyspark*.lock")))
-    parts = "demo, test, check, notebooks, bench, docs, azurite, browser, native, release"
+    parts = "demo, test, check, notebooks, bench, docs, azurite, browser, pyright, native, release"
     assert f"set-up: there is no part pyspark39; choose among {parts}, {known}.\n" == ended.stderr
     assert (1, "") == (ended.returncode, ended.stdout)
 
