@@ -18,9 +18,11 @@ from azure_account.memory.faults import (
 )
 from azureblob_source.log.boundary import Boundary, move_boundary, read_boundary
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.entry import LogEntry, to_json
+from azureblob_source.log.entry import Draft, LogEntry, to_json
 from azureblob_source.log.hint import put_hint
 from azureblob_source.log.naming import log_name, schema_name
+from azureblob_source.log.publish import Publisher
+from azureblob_source.log.roll_forward import publish_earlier
 from azureblob_source.log.stream_notes import LogFacts
 from foundation.errors import ConflictError, CorruptError, NotFoundError, TransientError
 from tests.azureblob_source.write.sink_rows import new_account
@@ -307,6 +309,16 @@ def test_a_history_that_is_vacuumed_while_it_is_read_begins_later() -> None:
     account = account_with(range(10))
     log = log_over(account, FaultInjector(moved_at("get", 4, lambda: take_away(account, range(4)))))
     assert [entry(version) for version in range(4, 10)] == log.history()
+
+
+def test_a_writer_that_a_vacuum_overtakes_sees_that_the_log_has_moved_on() -> None:
+    account = account_with(range(10))
+    log = log_over(account)
+    head, publisher, draft = log.head(), Publisher(log.container), Draft("d", "2013-01-31T12:00:06+00:00")
+    take_away(account, range(4))
+    assert not publish_earlier(log, head, publisher, draft)
+    assert [True, False, True] == [log.has_moved_on(head, 0), log.has_moved_on(head, 4), log.has_moved_on(None, 4)]
+    assert publish_earlier(log, head, publisher, draft)
 
 
 def moved_at(operation: str, nth: int, act: Callable[[], None]) -> Script:
