@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from azure_account.values import NO_ATTRIBUTES
 from azureblob_source.log.checkpoint.live_table import live_table
 from azureblob_source.log.commit_log import adoption_error
 from azureblob_source.log.entry import Removal
@@ -50,6 +51,7 @@ MOST_BLOBS = 256
 """Blobs that one entry replaces: as long as they are deleted, readers of the listing see their rows twice."""
 MOST_VERSIONS = 5_000
 """Versions whose rows are in one blob, which its entry lists."""
+_DELETES = (NO_ATTRIBUTES, True)
 _DAY = 86_400_000
 _COLUMNS = (
     "name",
@@ -281,6 +283,8 @@ def compact(
 ) -> CompactionResult:
     """Carry out a plan. draft: gives a fresh write id and time. progress: called with the bytes read since then.
 
+    Whether blobs may be deleted is tried first: an entry whose blobs nobody may delete would stop later writers.
+
     stage: as of `staged_here`, which is the default; gives what was staged for each group, in order.
 
     Safe beside writers, readers, a vacuum, a revert and another compaction: a group that they have changed is left for
@@ -288,6 +292,9 @@ def compact(
     `commit_relocation`.
     """
     done = CompactionResult()
+    if plan.groups and _DELETES not in log.notes.probed:
+        publisher.probe_service(log.stream, NO_ATTRIBUTES, deletes=True)
+        log.notes.probed.append(_DELETES)
     drafts = [
         replace(draft(), operation="compact", removed=tuple(Removal(blob.name, blob.attempt) for blob in group.blobs))
         for group in plan.groups

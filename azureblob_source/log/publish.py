@@ -131,7 +131,7 @@ class Publisher:
         except ConfigurationError as error:
             refused = error.cause
         if deletes and refused:
-            step = "Nothing was committed. Grant the permission to delete, or append instead of overwriting."
+            step = "Nothing was committed. Grant the permission to delete; plain appends do not need it."
             raise ConfigurationError("delete", f"a trial blob {name}", refused, step)
 
     def publish(self, entry: LogEntry, stream: str) -> list[Unpublishable]:

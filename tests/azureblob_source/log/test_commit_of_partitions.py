@@ -249,7 +249,7 @@ def test_an_overwrite_without_the_permission_to_delete_is_refused_before_it_is_c
         if attempt.operation == "delete":
             raise ConfigurationError("not permitted")
 
-    with pytest.raises(ConfigurationError, match=r"not permitted|append instead of overwriting"):
+    with pytest.raises(ConfigurationError, match=r"not permitted|plain appends do not need it"):
         write(account.restarted(FaultInjector(refuse)), {"x": [9]}, seed=3)
     assert 1 == head_of(account).version
 

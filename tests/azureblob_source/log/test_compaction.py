@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, on
+from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
 from azure_account.values import BlobAttributes
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, LogEntry, Removal, Transaction
@@ -26,7 +26,7 @@ from azureblob_source.read.options import source_options
 from azureblob_source.read.read_ahead import ReadAhead
 from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConflictError, CorruptError
+from foundation.errors import ConfigurationError, ConflictError, CorruptError
 from tests.azureblob_source.iceberg_files import iceberg_table, planned
 from tests.azureblob_source.log.compacting import (
     ROWS,
@@ -215,6 +215,22 @@ def test_a_compaction_within_a_commit_that_fails_fails_no_batch(
     assert "small blobs stay at version 1: compact x failed: it does not work" in caplog.text
 
 
+def test_a_writer_that_may_not_delete_compacts_nothing_and_writes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """An entry whose blobs it could not delete would stop it at its next batch."""
+    account = new_account().restarted(FaultInjector(on("delete", Refuse(), times=10**6)))
+    plan = plan_of(ROWS, partitionColumn="gate", checkpointInterval=2, autoCompact=True)
+    container = account.container("container")
+    driver = committer(container, plan, 7)
+    for batch in range(4):
+        rows = pa.record_batch([["a", "a"], [2 * batch, 2 * batch + 1]], schema=ROWS)
+        driver.commit([stage_rows(container, plan, [rows], seed=100 + batch)], Transaction("q", batch))
+    assert 3 == newest(CommitLog(container, "flights"))
+    assert 8 == rows_read(account).total()
+    assert "small blobs stay at version 1: delete a trial blob" in caplog.text
+    with pytest.raises(ConfigurationError, match=r"Nothing was committed\. Grant the permission to delete"):
+        compacted(account)
+
+
 def test_each_entry_and_small_blob_is_read_once_and_deleted_without_another_look() -> None:
     account = new_account()
     for batch in range(20):
@@ -222,7 +238,7 @@ def test_each_entry_and_small_blob_is_read_once_and_deleted_without_another_look
     faults = FaultInjector()
     assert 20 == compacted(account.restarted(faults)).replaced
     asked = Counter((each.operation, each.name) for each in faults.attempts if each.name.startswith("flights/"))
-    removed = [name for operation, name in asked if operation == "delete"]
+    removed = [name for operation, name in asked if operation == "delete" and name.endswith(".avro")]
     assert 20 == len(removed)
     assert {1} == {asked["get", name] for name in removed}
     # the newest is looked at before the plan, since its entry may not have been published
