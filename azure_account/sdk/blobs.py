@@ -18,6 +18,7 @@ from azure_account.options.authentication import SasToken
 from azure_account.sdk.conditions import of_condition, of_etag
 from azure_account.sdk.credentials import sdk_credential
 from azure_account.sdk.failures import PastTheEnd, RequestContext, one_attempt
+from azure_account.sdk.permissions import TAGGED
 from azure_account.sdk.transport import NO_ETAG, AnswerDate, quiet_logs, transport
 from azure_account.service import Page
 from azure_account.values import BlobContent, BlobProperties
@@ -83,7 +84,7 @@ class AzureBlobs:
     def commit_block_list(
         self, container: str, blob: str, block_ids: Sequence[str], attributes: BlobAttributes, condition: Condition
     ) -> str:
-        with self._failures("commit block list", container, blob):
+        with self._failures(f"commit block list{_tagged(attributes)}", container, blob):
             latest: list[Any] = list(block_ids)  # an id alone means the staged block, else the committed one
             answer = self._blob(container, blob).commit_block_list(
                 latest,
@@ -101,7 +102,7 @@ class AzureBlobs:
         condition: Condition,
         lease_id: str | None,
     ) -> str:
-        with self._failures("put blob", container, blob):
+        with self._failures(f"put blob{_tagged(attributes)}", container, blob):
             answer = self._blob(container, blob).upload_blob(
                 bytes(data),
                 length=_size(data),
@@ -144,7 +145,7 @@ class AzureBlobs:
         """List Blobs, one page. Accounts with hierarchical namespace list folders as blobs; these are left out."""
         include = ["metadata", *(["uncommittedblobs"] if uncommitted else []), *(["tags"] if tags else [])]
         options: dict[str, Any] = {"start_from": start_from} if start_from else {}
-        with self._failures("list blobs of", container):
+        with self._failures(f"list blobs{TAGGED if tags else ''} of", container):
             pages = (
                 self._client.get_container_client(container)
                 .list_blobs(name_starts_with=prefix or None, include=include, results_per_page=PAGE_BLOBS, **options)
@@ -237,6 +238,10 @@ def _attributes(attributes: BlobAttributes) -> dict[str, Any]:
     if attributes.content_type is not None:
         options["content_settings"] = ContentSettings(content_type=attributes.content_type)
     return options
+
+
+def _tagged(attributes: BlobAttributes) -> str:
+    return TAGGED if attributes.tags else ""
 
 
 def _lease_option(lease_id: str | None) -> dict[str, Any]:

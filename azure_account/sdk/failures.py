@@ -36,6 +36,7 @@ from azure_account.options.authentication import (
 )
 from azure_account.retrying.policy import RETRYABLE_STATUS, retry_after_seconds
 from azure_account.sdk.attempt_limit import AttemptTimeoutError, attempt_limit, was_answered
+from azure_account.sdk.permissions import lacks
 from azure_account.service import Absent, Ambiguous, ConditionFailed, Failure, Throttled, Unreached
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
@@ -72,10 +73,10 @@ _NOT_IMPLEMENTED = "APINotImplemented"
 _NEXT_STEP = {
     "AuthenticationFailed": "{credential} Also check this machine's clock: 15 minutes of difference are refused.",
     "AuthorizationFailure": "{credential} If it is right, the network rules of the account refuse this machine.",
-    "AuthorizationPermissionMismatch": "Access is not granted: {lacks}. A new role takes up to ten minutes to work.",
-    "AuthorizationServiceMismatch": "Access is not granted: {lacks}.",
-    "AuthorizationResourceTypeMismatch": "Access is not granted: {lacks}.",
-    "InsufficientAccountPermissions": "Access is not granted: {lacks}.",
+    "AuthorizationPermissionMismatch": "Grant it; a new role takes up to ten minutes to work.",
+    "AuthorizationServiceMismatch": "Give a SAS that has it.",
+    "AuthorizationResourceTypeMismatch": "Give a SAS that has it.",
+    "InsufficientAccountPermissions": "Grant it.",
     "InvalidAuthenticationInfo": "{credential}",
     "NoAuthenticationInformation": "Give a credential: accountKey, sasToken, connectionString or another auth.",
     "PublicAccessNotPermitted": "The account allows no anonymous access: choose another auth.",
@@ -83,7 +84,7 @@ _NEXT_STEP = {
     "AccountIsDisabled": "The storage account is disabled: enable it in the portal.",
     "BlobArchived": "Rehydrate the blob before you read it.",
     "BlobBeingRehydrated": "Wait until the blob is rehydrated.",
-    "CannotVerifyCopySource": "The source of the copy may not be read: {lacks}. A SAS needs the permission to read.",
+    "CannotVerifyCopySource": "The source of the copy may not be read: grant the permission to read it.",
     "BlobImmutableDueToPolicy": "An immutability policy protects the blob: write to another name.",
     "BlockCountExceedsLimit": "A blob can have 100,000 staged blocks: commit it, or use larger blocks.",
     "BlockListTooLong": "A blob can have 50,000 blocks: use larger blocks or smaller blobs.",
@@ -96,6 +97,16 @@ _NEXT_STEP = {
     "FeatureNotYetSupportedForHierarchicalNamespaceAccounts": "Accounts with hierarchical namespace do not have this.",
 }
 _TUNNEL = re.compile(r"Tunnel connection failed: (\d{3})")
+
+_NOT_GRANTED = frozenset(
+    {
+        "AuthorizationPermissionMismatch",
+        "AuthorizationResourceTypeMismatch",
+        "AuthorizationServiceMismatch",
+        "CannotVerifyCopySource",
+        "InsufficientAccountPermissions",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -187,7 +198,7 @@ def _of_answer(error: HttpResponseError, response: Any, context: RequestContext)
     if (
         code in _ABSENT
         or status == HTTPStatus.NOT_FOUND
-        or (code == "InvalidBlobOrBlock" and context.operation == "commit block list")
+        or (code == "InvalidBlobOrBlock" and context.operation.startswith("commit block list"))
     ):
         return Absent(cause)
     if code in _CONDITION_FAILED or code.startswith("Lease") or status == HTTPStatus.PRECONDITION_FAILED:
@@ -203,7 +214,9 @@ def _final(cause: str, code: str, status: int, error: HttpResponseError, context
         lines = str(getattr(error, "message", "") or "").strip().splitlines()
         template = "Check the option or the name that the service does not accept."
         cause = f"{cause}: {plain(lines[0])}" if lines else cause
-    step = template.replace("{credential}", _refused_hint(context.settings)).replace("{lacks}", _lacks(context))
+    if code in _NOT_GRANTED:  # in the cause, which errors of the callers have too
+        cause = f"{cause}: {lacks(context.operation, context.settings.auth)}"
+    step = template.replace("{credential}", _refused_hint(context.settings))
     return ConfigurationError(context.operation.capitalize(), context.target, cause, step)
 
 
@@ -341,14 +354,6 @@ def credential_hint(settings: AccountSettings) -> str:
             return "The container is not public: give a credential."
         case _:
             return "Check auth and its options (tenantId, clientId)."
-
-
-def _lacks(context: RequestContext) -> str:
-    if isinstance(context.settings.auth, SasToken):
-        return "sasToken lacks the permission, the service or the resource type"
-    role = "Storage Table Data Contributor" if context.tables else "Storage Blob Data Contributor"
-    tags = " (for index tags: Storage Blob Data Owner)" if "tags" in context.operation else ""
-    return f"the identity lacks the role {role}{tags} on the account or container"
 
 
 def plain(line: str) -> str:

@@ -52,7 +52,8 @@ class AzureTables:
             return _etag(self._table(table).create_entity(_row(entity)))
 
     def replace_entity(self, table: str, entity: Entity, if_match: str | None) -> str:
-        with self._failures("replace entity", table, entity.partition_key, entity.row_key):
+        operation = "insert or replace entity" if if_match is None else "replace entity"
+        with self._failures(operation, table, entity.partition_key, entity.row_key):
             if if_match is None:
                 return _etag(self._table(table).upsert_entity(_row(entity), mode=UpdateMode.REPLACE))
             return _etag(self._table(table).update_entity(_row(entity), mode=UpdateMode.REPLACE, **of_etag(if_match)))
