@@ -27,10 +27,10 @@ TYPED := $(wildcard hatch_build.py adjunct_store arrow_avro azure_account azureb
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help auth setup lint docs links demo pipeline soak test spark crash histories fuzz matrix trial bench year wheel typed release notebooks check fmt lock clean
+.PHONY: help auth setup lint docs links demo pipeline soak test spark crash histories fuzz permissions matrix trial bench year wheel typed release notebooks check fmt lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what `make check` needs (each target installs what it needs itself, if it is missing)
 	@$(PYTHON) -m tools.setup
@@ -73,6 +73,9 @@ histories: setup-test-native ## 100,000 random histories of the commit protocol,
 
 fuzz: setup-test-native ## give both decoders the same damaged bytes (MINUTES=30 SEED=)
 	@$(BIN)/python -m tests.arrow_avro.fuzz --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
+
+permissions: setup-test-azurite ## what permissions each feature needs: run with every SAS, each letter less; the table of docs/AZURE.md (ONLY=vacuum)
+	@$(BIN)/python -m tests.permissions $(if $(ONLY),--only $(ONLY),--write)
 
 matrix: setup-test-azurite wheel ## the tests on pyspark 4.0 to 4.3 and Python 3.11 to 3.13, and `make trial` (SPARKS="41 42" PYTHONS="3.12" selects)
 	@$(BIN)/python -m tools.matrix $(PAIRS) -- $(PARALLEL) $(PYTEST)

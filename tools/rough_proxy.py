@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _forwarded(self, body: bytes) -> _Answer | None:
         """The answer of the service; None if it does not run."""
         try:
-            return _forward(self.server.port, self.command, self.path, dict(self.headers), body)
+            return forward(self.server.port, self.command, self.path, dict(self.headers), body)
         except (OSError, http.client.HTTPException):
             with self.server.proxy.lock:
                 self.server.proxy.refused += 1
@@ -167,7 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
 _OF_ONE_HOP = ("connection", "keep-alive", "transfer-encoding", "date", "server")
 
 
-def _forward(port: int, method: str, path: str, headers: dict[str, str], body: bytes) -> _Answer:
+def forward(port: int, method: str, path: str, headers: dict[str, str], body: bytes) -> _Answer:
+    """Pass a request on to a service of this machine: the answer, as it can be passed back."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     try:
         connection.request(method, path, body, headers)
