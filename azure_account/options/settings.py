@@ -176,7 +176,7 @@ def _proxy(options: ParsedOptions, prefix: str) -> Proxy | None:
         raise ConfigurationError(f"Option `{username}` is missing: {password} needs it.")
     if any(mark in options[hostname] for mark in "/@"):
         raise ConfigurationError(
-            f"Option `{hostname}` is no name of a host: give user and password as {username} and {password}."
+            f"Option `{hostname}` must be a host alone: without http://, and with {username} and {password} beside it."
         )
     secret = None if options[password] is None else Secret(options[password])
     return Proxy(options[hostname], options[port], options[username], secret)

@@ -94,7 +94,8 @@ def test_the_endpoint_of_a_url_is_used_and_an_option_overrides_it() -> None:
         ({"accountName": "acc", "authProxy.hostname": "h"}, "`authProxy.hostname` has no effect"),
         ({"accountName": "acc", "auth": "key"}, "`auth`: the value 'key'"),
         ({"accountName": "acc", **PROXY, "proxy.password": "p"}, "`proxy.username` is missing: proxy.password needs"),
-        ({"accountName": "acc", **PROXY, "proxy.hostname": "u:p@squid"}, "`proxy.hostname` is no name of a host"),
+        ({"accountName": "acc", **PROXY, "proxy.hostname": "u:p@squid"}, "`proxy.hostname` must be a host alone"),
+        ({"accountName": "acc", **PROXY, "proxy.hostname": "http://squid"}, "without http://"),
         ({"accountName": "acc", "tableEndpoint": "http://h/acc"}, "needs an https endpoint, not http://h/acc"),
     ],
 )
