@@ -121,6 +121,9 @@ class Tokens:
 
     def _refreshed(self, scopes: tuple[str, ...], options: TokenRequestOptions | None, held: _Held) -> AccessTokenInfo:
         """A newer token, or this one, which has not ended, if there is none."""
+        newest = self._held[scopes]
+        if newest is not held:  # another thread was faster
+            return newest.token
         held.asked = self._clock.monotonic()
         try:
             return self._fetch(scopes, options, anew=False)

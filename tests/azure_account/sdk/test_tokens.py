@@ -155,6 +155,26 @@ def test_others_go_on_with_a_token_that_is_being_replaced(tokens: Tokens, source
         assert "t2" == replaced.result().token
 
 
+def test_a_thread_that_comes_late_does_not_replace_a_new_token(
+    tokens: Tokens, source: Source, clock: ManualClock
+) -> None:
+    tokens.get_token_info(SCOPE)
+    clock.advance(3400)
+    lock = tokens._lock
+
+    class LateLock:
+        """Between the look at the token and the lock another thread replaces the token."""
+
+        def acquire(self, *, blocking: bool) -> bool:
+            tokens._lock = lock
+            assert "t2" == tokens.get_token_info(SCOPE).token
+            return lock.acquire(blocking=blocking)
+
+    tokens._lock = LateLock()  # type: ignore[assignment]
+    assert "t2" == tokens.get_token_info(SCOPE).token
+    assert 2 == source.given
+
+
 def test_a_thread_waits_for_another_no_longer_than_its_attempt(tokens: Tokens, source: Source) -> None:
     asked, answered = threading.Event(), threading.Event()
 
