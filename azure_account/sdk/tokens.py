@@ -72,7 +72,7 @@ class Tokens:
         self._answer: TokenAnswer | None = None
         self._credential: Any = make(self._note)
         self._lock = threading.Lock()
-        self.requested = 0
+        self.requested: int = 0
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
         """See `get_token_info`, which the SDK prefers."""

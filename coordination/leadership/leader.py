@@ -77,7 +77,7 @@ class LeaderElector:
         self._container = brief_account(where, timing.request).container(where.container)
         lease = Lease(self._container, blob, holder, timing, clock=SYSTEM_CLOCK, new_id=lambda: str(uuid.uuid4()))
         self._election, self._listener = Election(lease), listener
-        self.metrics = ProcessorMetrics(blob, holder)
+        self.metrics: ProcessorMetrics = ProcessorMetrics(blob, holder)
         self._changed = threading.Condition()  # guards the election's term, and all calls of the listener
         self._stopping, self._once = False, once
         self._leading: int | None = None  # the epoch in which `on_elected` was called, until `on_deposed` is

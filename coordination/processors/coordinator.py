@@ -98,7 +98,8 @@ class JobCoordinator:
             new_id=lambda: str(uuid.uuid4()),
         )
         self._clock, self._election = held.clock, Election(held, keeps_refused=True)
-        self._table, self.metrics = ProcessorTable(account.table(names.processors)), ProcessorMetrics(job, processor)
+        self._table = ProcessorTable(account.table(names.processors))
+        self.metrics: ProcessorMetrics = ProcessorMetrics(job, processor)
         self._participant = Participant(
             self._election,
             self._table,
