@@ -20,7 +20,7 @@ def audit_stream(where: Location, *, older_than: Wait = _DAY, history: bool = Fa
 
     where: the stream, `container/stream`, and the account.
     older_than: seconds after which a blob that no entry names counts as a finding, and what its writer has still to
-      delete; longer than any batch takes.
+    delete; longer than any batch takes.
     history: read and check all entries that are kept; else the newest checkpoint of the log says what is live.
 
     Writers, readers and maintenance may work meanwhile. `NotFoundError` if the stream has no log; `ConflictError` if it

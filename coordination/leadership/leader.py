@@ -231,9 +231,11 @@ def _as_exception(error: BaseException) -> Exception:
 class LeaseLock:
     """A lock that one process at a time holds. It is renewed in the background.
 
-        with LeaseLock(Location("mycontainer/locks/report"), "driver-1", timeout=60) as lock:
-            ...
-            lock.check()        # before each step: raises `FencedError` if the lock was lost
+    ```python
+    with LeaseLock(Location("mycontainer/locks/report"), "driver-1", timeout=60) as lock:
+        ...
+        lock.check()        # before each step: raises `FencedError` if the lock was lost
+    ```
 
     A lock alone does not stop a process that was suspended from finishing a write that it has begun. Where that
     matters, present `lock.epoch` in the write.

@@ -386,18 +386,20 @@ class _QueryRunner(ABC, Generic[P]):
 class TaskQueries(_QueryRunner[[str, int]]):
     """Runs the queries of this driver's tasks; the listener of a `JobCoordinator`.
 
-        queries = TaskQueries(start)
-        queries.run(JobCoordinator(Location("coordination/flights"), tasks=TASKS, listener=queries))
+    ```python
+    queries = TaskQueries(start)
+    queries.run(JobCoordinator(Location("coordination/flights"), tasks=TASKS, listener=queries))
+    ```
 
     start: starts the query of a task, and returns it. Its arguments are the task and the epoch, which the sink must
-        present. It opens the epoch in the stream before that (`azureblob_source.epochs.open_epoch`), so that nothing
-        is written any more by the driver that had the task before, when Spark reads the first offset.
+    present. It opens the epoch in the stream before that (`azureblob_source.epochs.open_epoch`), so that nothing
+    is written any more by the driver that had the task before, when Spark reads the first offset.
     prepare: is called before each start, with the same arguments, for what may take long, such as a restore of the
-        checkpoint; for each task in a thread of its own. What needs Spark belongs into `start`. If the task is taken
-        away meanwhile, nobody waits for it, and the query is not started. Its error counts as one of `start`.
+    checkpoint; for each task in a thread of its own. What needs Spark belongs into `start`. If the task is taken
+    away meanwhile, nobody waits for it, and the query is not started. Its error counts as one of `start`.
     finish: is called when a query has ended by itself without an error, with the same arguments, for what comes after
-        its last row, such as the end of a bounded job. Then the task is done, and is not started again as long as it
-        stays with this driver. Its error counts as one of the query. Without it such a task is left as it is.
+    its last row, such as the end of a bounded job. Then the task is done, and is not started again as long as it
+    stays with this driver. Its error counts as one of the query. Without it such a task is left as it is.
     end_when_done: whether the driver leaves the job, and `run` returns, when all tasks that it has are done.
     limits: when the driver gives up.
     """
@@ -429,8 +431,10 @@ class TaskQueries(_QueryRunner[[str, int]]):
 class LeaderQuery(_QueryRunner[[int]]):
     """Runs a query while this driver leads; the listener of a `LeaderElector`. The other drivers stand by.
 
-        query = LeaderQuery(start)
-        query.run(LeaderElector(Location("coordination/leaders/flights"), "driver-1", query))
+    ```python
+    query = LeaderQuery(start)
+    query.run(LeaderElector(Location("coordination/leaders/flights"), "driver-1", query))
+    ```
 
     start: starts the query, and returns it. Its argument is the epoch, to be used as that of a task. The other
     arguments are those of `TaskQueries`.

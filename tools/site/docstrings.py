@@ -2,8 +2,8 @@
 
     text of a docstring, names of parameters ─► paragraphs ─► text, code, `name: meaning`, `SomeError` if … ─► lines
 
-A docstring is Markdown in small: `code` in single backticks, code blocks indented by four spaces, a paragraph of lines
-`name: meaning` for parameters or fields, and sentences that begin with an error. Pure.
+A docstring is Markdown in small: `code` in single backticks, blocks of code in fences or indented by four spaces,
+paragraphs of lines `name: meaning` for parameters or fields, and sentences that begin with an error. Pure.
 """
 
 from __future__ import annotations
@@ -38,8 +38,17 @@ class _Paragraph:
     lines: list[str] = field(default_factory=list)
 
     @property
+    def is_open(self) -> bool:
+        """Whether a fence has begun and not ended."""
+        return sum(line.startswith("```") for line in self.lines) == 1
+
+    @property
     def is_code(self) -> bool:
         return all(line.startswith("    ") for line in self.lines)
+
+    @property
+    def is_fence(self) -> bool:
+        return self.lines[0].startswith("```")
 
     @property
     def is_table(self) -> bool:
@@ -50,7 +59,9 @@ def parts(text: str, names: Collection[str] = ()) -> list[Part]:
     """The pieces of a docstring in their order. names: of parameters or fields: other words with a colon are text."""
     found: list[Part] = []
     for paragraph in _paragraphs(text):
-        if paragraph.is_code or paragraph.is_table:
+        if paragraph.is_fence:
+            found.append(Part("code", "\n".join(paragraph.lines[1:-1])))
+        elif paragraph.is_code or paragraph.is_table:
             found.append(Part("code", "\n".join(paragraph.lines)))
         else:
             found += _items("\n".join(paragraph.lines), names)
@@ -96,7 +107,7 @@ def _parameter(part: Part) -> list[str]:
 def _paragraphs(text: str) -> Iterator[_Paragraph]:
     paragraph = _Paragraph()
     for line in [*text.expandtabs().split("\n"), ""]:
-        if line.strip():
+        if line.strip() or paragraph.is_open:
             paragraph.lines.append(line.rstrip())
         elif paragraph.lines:
             yield paragraph

@@ -60,14 +60,14 @@ class Audit:
     version: the head.
     published: up to which version all is published.
     blobs, rows, bytes: of the live blobs. None if these are not known, as entries are missing or damaged: then only the
-      log was looked at.
+    log was looked at.
     more: by kind, how many blobs beyond the first `MOST` of a kind differ, and were not looked at again.
     renewed: live blobs whose metadata a tool has changed, and whose blocks are those of their entry.
     young: blobs of this package that no entry names yet, which are not old enough to be findings; of an adopted folder
-      all that are not adopted.
+    all that are not adopted.
     kept: blobs that overwrites and restores have removed, and keep.
     listed: names in the listing. read: entries that were read. checkpoint: the version by whose checkpoint the live
-      blobs are known; None: by entries alone.
+    blobs are known; None: by entries alone.
     """
 
     stream: str

@@ -13,6 +13,12 @@ def test_a_docstring_has_text_code_items_and_errors() -> None:
     join(rows)
     show()
 
+```python
+def f(x):
+
+    return x
+```
+
 rows: a DataFrame. Its columns: any.
 keys, values: columns, in
     their order.
@@ -23,6 +29,7 @@ Slow. `ConfigurationError` if a column is missing, `NotFoundError` without a ver
     assert parts(text, {"rows", "keys", "values"}) == [
         Part("text", "Join rows with `a_store`."),
         Part("code", "    join(rows)\n    show()"),
+        Part("code", "def f(x):\n\n    return x"),
         Part("item", "a DataFrame. Its columns: any.", "rows"),
         Part("item", "columns, in their order. other: no parameter.", "keys"),
         Part("item", "columns, in their order. other: no parameter.", "values"),

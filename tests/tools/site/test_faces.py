@@ -70,26 +70,31 @@ def test_every_public_name_has_a_docstring() -> None:
     assert [] == [missing for path, value in described() for missing in without_docstring(path, value)]
 
 
-def test_no_docstring_of_a_public_name_needs_another_one() -> None:
-    """It is shown alone, where a pointer is over the name."""
-    needing = re.compile(r"(The (same|inverse)|Of|Those|They|As|It|Its|See)\b(?! (id|text))")
-    found = [
-        (path, inspect.getdoc(each) or "")
-        for path, value in described()
-        if inspect.isclass(value)
-        for path, each in [(path, value), *((f"{path}.{name}", member) for name, member in members(value))]
+def of_an_ide() -> list[tuple[str, str]]:
+    """Each class, function and member with its docstring, which is shown alone where a pointer is over the name."""
+    found = [(path, value) for path, value in described() if inspect.isclass(value) or inspect.isroutine(value)]
+    found += [
+        (f"{path}.{name}", each) for path, value in found if inspect.isclass(value) for name, each in members(value)
     ]
-    assert [] == [path for path, text in found if needing.match(text)]
+    return [(path, inspect.getdoc(value) or "") for path, value in found]
+
+
+def test_lines_are_not_indented_which_pyright_shows_as_spaces_and_code_is_fenced() -> None:
+    without_code = [
+        (path, re.sub(r"^```python\n.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)) for path, text in of_an_ide()
+    ]
+    assert [] == [path for path, text in without_code if re.search(r"^ ", text, re.MULTILINE)]
+
+
+def test_no_docstring_of_a_public_name_needs_another_one() -> None:
+    needing = re.compile(r"(The (same|inverse)|Of|Those|They|As|It|Its|See)\b(?! (id|text))")
+    assert [] == [path for path, text in of_an_ide() if needing.match(text)]
 
 
 def test_the_first_sentence_of_a_public_name_is_of_one_line() -> None:
     """An IDE shows it beside the name, and the rest below."""
-    first = {
-        path: (inspect.getdoc(value) or "").split("\n\n")[0]
-        for path, value in described()
-        if inspect.isclass(value) or inspect.isroutine(value)
-    }
-    assert [] == [path for path, text in first.items() if not re.match(r"[^\n]*[.:]( |$|\n)", text)]
+    first = [(path, text.split("\n\n")[0]) for path, text in of_an_ide()]
+    assert [] == [path for path, text in first if not re.match(r"[^\n]*[.:;]( |$|\n)", text)]
 
 
 def test_the_reference_has_every_module_whose_arguments_are_tested() -> None:
