@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tools.guides import python_blocks
 from tools.spark_session import spark_environment
 
 if TYPE_CHECKING:
@@ -39,11 +39,10 @@ while not all(name in Path(out).read_text() for name in names):
 
 def documented_provider() -> str:
     """The `sitecustomize` of the page, which exports to a file, and more often."""
-    page = (REPOSITORY / "docs" / "METRICS.md").read_text("utf-8")
-    (code,) = re.findall(r"```python\n# monitoring/sitecustomize.py\n(.*?)```", page, re.DOTALL)
+    (code,) = python_blocks("docs/METRICS.md")
     code = code.replace("sys.stderr", 'open(__import__("os").environ["METRICS_FILE"], "a", buffering=1)')
     assert "5_000" in code
-    return str(code.replace("5_000", "100"))
+    return code.replace("5_000", "100")
 
 
 def as_entry_point(folder: Path, code: str) -> dict[str, str]:

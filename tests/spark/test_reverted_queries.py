@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +17,7 @@ from state_backup.local.place import remove
 from state_backup.spark import back_up_checkpoint, restore_checkpoint
 from tests.spark.errors import error_of
 from tests.spark.write_job import WriteJob, row
+from tools.guides import python_blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,13 +71,13 @@ def test_a_query_is_set_back_by_what_the_restore_returns(
 ) -> None:
     where = Location(f"{container_name}/backups/events", job.options)
     written_with_a_backup_that_lags(job, target, where, behind)
-    restored = restore_checkpoint(where, job.folder / "checkpoint-a")
-    assert restored.query is not None
+    (code,) = python_blocks("docs/MAINTENANCE.md")
+    code = code.replace("mycontainer/backups/flights", where.where).replace("mycontainer/flights", target)
+    names: dict[str, Any] = {"account": job.options}
+    exec(code.replace("/mnt/checkpoints/flights", f"{job.folder}/checkpoint-a"), names)  # noqa: S102 - the guide's
+    restored = names["restored"]
     assert restored.batch == 1
-    stream = Location(target, job.options)
-    batches = list(range(2, 2 + behind))
-    assert revert_batches(stream, restored.query, restored.batch) == batches
-    assert revert_batches(stream, restored.query, restored.batch) == []
+    assert revert_batches(Location(target, job.options), restored.query, restored.batch) == []
     job.feed("new", row(2 + behind))
     job.run(job.input(files_at_once=2), target)  # its first batch has other rows than the one that was taken back
     assert Counter(range(3 + behind)) == Counter(each["id"] for each in stored.rows())

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from azureblob_source.log.boundary import Boundary, to_json
 from tests.spark.errors import error_of
 from tests.spark.versions import append_version
+from tools.guides import python_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,13 +70,10 @@ def test_a_thread_writes_after_the_documented_line(
 ) -> None:
     with pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND"):
         in_a_thread(lambda: save(spark.range(3), options, target))
-    line = documented("spark.createDataFrame(")
-
-    def as_documented() -> None:
-        exec(line, {"spark": spark})  # noqa: S102 - the line of the page
-        save(spark.range(3), options, target)
-
-    in_a_thread(as_documented)
+    _, code = python_blocks("docs/TROUBLESHOOTING.md")
+    names: dict[str, Any] = {"spark": spark, "options": options}
+    exec(code, names)  # noqa: S102 - a file of this repository
+    in_a_thread(lambda: names["save"](spark.range(3), target))
     assert [0, 1, 2] == sorted(row["id"] for row in stored.rows())
 
 
