@@ -27,7 +27,7 @@ TYPED := $(wildcard hatch_build.py adjunct_store arrow_avro azure_account azureb
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules
-.PHONY: help auth setup lint docs links demo pipeline soak test spark crash histories fuzz permissions matrix trial bench year wheel typed release notebooks check fmt lock clean
+.PHONY: help auth setup lint docs links demo pipeline soak test spark crash histories fuzz permissions live matrix trial bench year wheel typed release notebooks check fmt lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ fuzz: setup-test-native ## give both decoders the same damaged bytes (MINUTES=30
 
 permissions: setup-test-azurite ## what permissions each feature needs: run with every SAS, each letter less; the table of docs/AZURE.md (ONLY=vacuum)
 	@$(BIN)/python -m tests.permissions $(if $(ONLY),--only $(ONLY),--write)
+
+live: setup-test-azurite ## the suite for a storage account: it says first what it does and costs (ON=azurite: on Azurite; RECORD=1 keeps the results)
+	@$(BIN)/python -m tests.live --on $(or $(ON),azure) $(if $(RECORD),--record)
 
 matrix: setup-test-azurite wheel ## the tests on pyspark 4.0 to 4.3 and Python 3.11 to 3.13, and `make trial` (SPARKS="41 42" PYTHONS="3.12" selects)
 	@$(BIN)/python -m tools.matrix $(PAIRS) -- $(PARALLEL) $(PYTEST)

@@ -62,7 +62,7 @@ def lock(place: Place) -> bool:
 
 
 def _table(place: Place) -> CheckpointStore:
-    return CheckpointStore(place.account.table(f"t{place.container_name}"))
+    return CheckpointStore(place.account.table(place.table_name))
 
 
 def _offsets(place: Place) -> Any:

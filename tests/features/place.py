@@ -65,6 +65,11 @@ class Place:
         """The container."""
         return self.account.container(self.container_name)
 
+    @property
+    def table_name(self) -> str:
+        """The name of a table that nobody else has."""
+        return f"t{self.container_name.replace('-', '')}"
+
     def at(self, path: str) -> Location:
         """A path in the container."""
         return Location(f"{self.container_name}/{path}" if path else self.container_name, dict(self.options))

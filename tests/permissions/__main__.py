@@ -3,7 +3,7 @@
 python -m tests.permissions              runs every feature with every SAS, ten minutes
 python -m tests.permissions --only vacuum
 python -m tests.permissions --write      keeps what was found, for the page
-python -m tests.permissions --page       prints the table of docs/AZURE.md from what was kept
+python -m tests.live --page              prints the tables of docs/AZURE.md from what was kept
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="features whose name contains this")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
-    if given.page:
-        print("\n".join(table(stored())))
-        return
     found = []
     with tempfile.TemporaryDirectory() as folder, running_azurite() as azurite, checking_proxy(azurite) as proxy:
         bench = AzuriteBench(azurite, proxy, Path(folder))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +16,7 @@ from tests.permissions.trial import AzuriteBench, memory_bench
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.permissions.trial import MemoryBench
     from tools.azurite import Azurite
@@ -55,12 +55,6 @@ def test_a_feature_works_with_its_letters_and_says_which_one_it_lacks(
 
 def test_all_features_are_found() -> None:
     assert [each.name for each in ALL] == [each.feature for each in stored()]
-
-
-def test_the_page_has_the_table() -> None:
-    """Else replace it by what `python -m tests.permissions --page` prints."""
-    page = Path("docs/AZURE.md").read_text(encoding="utf-8")
-    assert "\n".join(table(stored())) in page
 
 
 def test_a_group_needs_what_one_of_its_features_needs() -> None:

@@ -75,7 +75,7 @@ def place(azurite: Azurite, tmp_path: Path) -> Place:
     place = Place(f"d{uuid.uuid4().hex[:20]}", {"connectionString": azurite.connection_string}, tmp_path)
     place.container.create()
     place.container.put("blob", b"1")
-    place.account.table(f"t{place.container_name}").create()
+    place.account.table(place.table_name).create()
     return place
 
 
@@ -92,7 +92,7 @@ def test_each_operation_is_recognised_and_refused_without_each_of_its_letters(az
                     account = by_sas(azurite, endpoints, place, kind, less)
                     target: Any = account.container(place.container_name)
                     if kind == "table":
-                        target = account.table(f"t{place.container_name}")
+                        target = account.table(place.table_name)
                     refused = _is_refused(call, target, letter)
                     if endpoints is own and not refused:
                         unchecked.add((operation, letter))

@@ -216,5 +216,5 @@ def sas(azurite: Azurite, place: Place, kind: str, letters: str) -> str:
         return generate_container_sas(name, place.container_name, key, permission=ordered, expiry=until)
     if kind == "account":
         return generate_account_sas(name, key, "co", ordered, until, services="bt")
-    table: Any = f"t{place.container_name}"
+    table: Any = place.table_name
     return generate_table_sas(AzureNamedKeyCredential(name, key), table, permission=ordered, expiry=until)
