@@ -35,6 +35,7 @@ class Section(StrEnum):
     COORDINATION = "coordination"
     KILLS = "kills"
     GROWTH = "growth"
+    COSTS = "costs"
 
 
 MODULES = {
@@ -54,6 +55,7 @@ MODULES = {
     Section.COORDINATION: "benchmarks.coordination",
     Section.KILLS: "benchmarks.kills.section",
     Section.GROWTH: "benchmarks.growth.section",
+    Section.COSTS: "benchmarks.costs",
 }
 
 

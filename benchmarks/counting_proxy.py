@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES = 1 << 20
 _LINE_BYTES = 1 << 12
+_SETTINGS = {b"comp=lease", b"comp=metadata", b"comp=properties", b"comp=tags", b"comp=tier"}
 
 
 @dataclass
 class CountingProxy:
     """Listens on `port`. sent: bytes from clients to the server. received: bytes from the server to clients.
 
-    delay: seconds that each request waits. requests: by method; `LIST` are those that list blobs.
+    delay: seconds that each request waits. requests: by method; `LIST` are those that list blobs, `SET` those that put
+    no bytes: leases, metadata, properties and tags.
     """
 
     port: int
@@ -47,7 +49,7 @@ class CountingProxy:
         if b" HTTP/1." not in line:
             return
         with self._lock:
-            self.requests["LIST" if b"comp=list" in line else line.partition(b" ")[0].decode()] += 1
+            self.requests[_method(line)] += 1
         if self.delay:
             time.sleep(self.delay)
 
@@ -67,6 +69,14 @@ class CountingProxy:
             counted = self.sent, self.received
             self.sent = self.received = 0
         return counted
+
+
+def _method(line: bytes) -> str:
+    parameters = set(line.partition(b"?")[2].partition(b" ")[0].split(b"&"))
+    if b"comp=list" in parameters:
+        return "LIST"
+    method = line.partition(b" ")[0].decode()
+    return "SET" if method == "PUT" and parameters & _SETTINGS else method
 
 
 @contextmanager

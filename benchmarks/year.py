@@ -69,7 +69,7 @@ MEASURED = (1, 3, 10, 30, 100, 180, 270, 365)
 SHOWN = (1, 10, 100, 365)
 _CODEC = "deflate"
 _READS = ("get", "properties", "block_ids", "age")
-_PRICES = {"write": 0.055, "read": 0.0044, "delete": 0.0}
+PRICES = {"write": 0.055, "read": 0.0044, "delete": 0.0}
 """USD for 10,000 requests, hot and locally redundant, in East US. https://azure.microsoft.com/pricing/details/storage/blobs/
 A listing costs as much as a write."""
 
@@ -301,8 +301,8 @@ def _sizes(year: Year) -> dict[str, str | float]:
 def _costs(year: Year) -> Report:
     lines: list[dict[str, str | float]] = []
     for purpose in sorted({purpose for purpose, _ in year.made}):
-        counts = {kind: year.made[purpose, kind] for kind in _PRICES}
-        price = sum(counts[kind] * _PRICES[kind] / 10_000 for kind in counts)
+        counts = {kind: year.made[purpose, kind] for kind in PRICES}
+        price = sum(counts[kind] * PRICES[kind] / 10_000 for kind in counts)
         lines.append({"for": purpose, **{f"{kind}s": counts[kind] for kind in counts}, "USD": price})
     total = {"for": "in all", **{key: sum(float(line[key]) for line in lines) for key in lines[0] if key != "for"}}
     done = ", ".join(f"{number:,} {what}" for what, number in year.done.items())
