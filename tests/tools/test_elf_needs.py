@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("elftools", reason="only `make test` installs what builds packages")
+
 from tools.elf_needs import Needs, needs_of
 
 LIBC = frozenset({"libc.so.6"})

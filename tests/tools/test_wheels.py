@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+pytest.importorskip("hatchling", reason="only `make test` installs what builds packages")
+
 from tools import native_wheels, wheels
 from tools.native_wheels import Target, available_targets
 
