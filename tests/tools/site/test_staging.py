@@ -9,6 +9,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+
+pytest.importorskip("sphinx", reason="only `make test` installs what builds the site")
+
 from sphinx.util.inventory import InventoryFile
 
 from tools.guides import DOCUMENTS, ROOT
