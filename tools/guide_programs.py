@@ -81,7 +81,7 @@ GUIDES = (
     Guide("docs/PIPELINE.md", (("docs/PIPELINE.md", 0),), arguments=("driver-1",)),
     Guide("docs/PIPELINE.md", (("docs/PIPELINE.md", -1),)),
     _after(README, "docs/from/SPARK_AVRO.md"),
-    _after(README, "docs/from/DELTA.md", "only showing top 20 rows"),
+    _after(README, "docs/from/DELTA.md", "| 19|"),
     _after(README, "docs/from/SAMZA.md"),
     _after(README, "docs/from/KAFKA_CONNECT.md", adopts=True),
     _after(README, "docs/from/AUTO_LOADER.md", adopts=True),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 CACHE = ROOT / ".trial"
-"""uv's cache. Without it each environment builds its pyspark."""
+"""uv's cache, and the wheels of pyspark."""
 
 SPARKS = {"40": "3.11", "41": "3.12", "42": "3.13", "43": "3.13"}
 """The supported releases of Spark, as lock files name them, each with the Python on which `make matrix` tests it."""
@@ -199,7 +199,26 @@ class Runner:
             command, cwd=self.folder, env=environment, stdout=output, stderr=output, start_new_session=True
         )
 
-    def python_with(self, words: Iterable[str]) -> Path:
+    def _pyspark(self) -> tuple[Path, Path]:
+        """A wheel of the lock file's pyspark, which has a source archive only, and the other lines of the lock file.
+
+        uv would build it for each environment, and keep 2 GB each time.
+        """
+        text = self.lock.read_text("utf-8")
+        line, rest = self.folder / "pyspark.txt", self.folder / "constraints.txt"
+        found = re.search(r"(?ms)^pyspark==(\S+).*?(?=^\S)", text)
+        if found is None:
+            raise TrialError(f"{self.lock.name} has no pyspark.")
+        line.write_text(found[0], "utf-8")
+        rest.write_text(text.replace(found[0], ""), "utf-8")
+        wheels_of_it = CACHE / "pyspark"
+        if not (built := sorted(wheels_of_it.glob(f"pyspark-{found[1]}-*.whl"))):
+            options = ["--quiet", "--no-cache-dir", "--no-deps", "--require-hashes"]
+            run_tool([sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", wheels_of_it, "-r", line])
+            built = sorted(wheels_of_it.glob(f"pyspark-{found[1]}-*.whl"))
+        return built[0], rest
+
+    def python_with(self, words: Sequence[str]) -> Path:
         """The Python of an environment with what a page tells to install, the wheels in the place of the checkout."""
         wanted = requirements(words)
         key = tuple(wanted)
@@ -210,22 +229,25 @@ class Runner:
                 raise TrialError(f"there is no Python {self.python}: put python{self.python} on the PATH.")
             uv("venv", "--quiet", "--python", interpreter, folder)
             python = folder / "bin" / "python"
-            install(python, "--constraints", self.lock, *wanted)
+            pyspark, constraints = self._pyspark()
+            more = [pyspark] if "spark" in extras_of(words) else []
+            install(python, "--constraints", constraints, *wanted, *more)
             self._pythons[key] = python
         return self._pythons[key]
 
 
-def requirements(words: Iterable[str]) -> list[str]:
+def requirements(words: Sequence[str]) -> list[str]:
     """What pip gets: the pure wheel with all extras that the words name, `native` if there is one, other packages."""
     pure, *compiled = wheels()
-    extras, others = {"native"} if compiled else set[str](), set[str]()
-    for word in words:
-        named = PROJECT.fullmatch(word)
-        if named is not None:
-            extras |= set((named[1] or "").strip("[]").split(",")) - {""}
-        elif not word.startswith("./"):
-            others.add(word)
+    extras = extras_of(words) | ({"native"} if compiled else set())
+    others = {word for word in words if not PROJECT.fullmatch(word) and not word.startswith("./")}
     return [f"{pure}[{','.join(sorted(extras))}]" if extras else str(pure), *sorted(others)]
+
+
+def extras_of(words: Iterable[str]) -> set[str]:
+    """The extras of this package that the words name, such as `spark` and `cli` in `.[spark,cli]`."""
+    named = [found[1] for word in words if (found := PROJECT.fullmatch(word)) is not None and found[1]]
+    return {extra for each in named for extra in each.strip("[]").split(",")}
 
 
 def wheels() -> list[Path]:
@@ -243,7 +265,11 @@ def install(python: Path, *arguments: str | Path) -> None:
 
 def uv(*arguments: str | Path) -> None:
     """Run uv of this environment. Raises `TrialError`."""
-    command = [Path(sys.prefix) / "bin" / "uv", *arguments, "--cache-dir", CACHE]
+    run_tool([Path(sys.prefix) / "bin" / "uv", *arguments, "--cache-dir", CACHE])
+
+
+def run_tool(command: Sequence[str | Path]) -> None:
+    """Run a program that prints only what is wrong. Raises `TrialError`."""
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
         raise TrialError(f"`{' '.join(map(str, command))}` ended with code {ended.returncode}: {ended.stderr[-3000:]}")
