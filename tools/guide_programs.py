@@ -57,7 +57,7 @@ class Guide:
         """The program as it stands, but for the account, which is that of the environment, and its folders."""
         code = self.before + "\n".join(python_blocks(page)[number] for page, number in self.blocks)
         code = with_account(code, {}).replace("/mnt/", f"{folder}/")
-        return code.replace("/tmp/checkpoints", f"{folder}/checkpoints")  # noqa: S108 - the guides'
+        return code.replace("/tmp/", f"{folder}/tmp/")  # noqa: S108 - the guides'
 
 
 def _first(page: str, prints: str = "", before: str = "") -> Guide:

@@ -23,7 +23,7 @@ from xml.etree import ElementTree as ET
 
 from tools.pythons import VERSIONS, find_python
 from tools.setup import folder_of
-from tools.trial import SPARKS, chosen_python, install, release, try_pair, wheels
+from tools.trial import SPARKS, TrialError, chosen_python, install, release, try_pair, wheels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 WITH_SPARK = "every_spark and not slow and not live"
 WITHOUT_SPARK = "not spark and not slow and not live"
+OF_THE_CHECKOUT = ("--ignore=tests/tools", "--ignore=tests/notebooks")
+"""Tests without Spark that need what only `make test` installs, such as linters: not of the product."""
 NO_TESTS = 5
 """What pytest exits with if a selection leaves no test."""
 
@@ -92,13 +94,18 @@ def run(part: Part, options: Sequence[str]) -> Result:
         return Result(part.spark, part.python, what, note="no environment")
     folder = folder_of(part.environment)
     python, classes = folder / "bin" / "python", folder / "spark-classes.jsa"
-    _install_native(python)
+    try:
+        _install_native(python)
+    except TrialError as error:
+        return Result(part.spark, part.python, what, note=str(error))
     if not classes.is_file():
         subprocess.run([python, "-m", "tools.spark_classes", classes], cwd=ROOT, check=False)
     with tempfile.TemporaryDirectory() as temporary:
         report = Path(temporary) / "report.xml"
         print(f"pyspark {release(part.spark)} on Python {part.python}, {what}", flush=True)
-        command: list[str | Path] = [python, "-m", "pytest", f"--junitxml={report}", "-m", part.mark, *options]
+        ignored = OF_THE_CHECKOUT if part.mark == WITHOUT_SPARK else ()
+        command: list[str | Path] = [python, "-m", "pytest", f"--junitxml={report}", "-m", part.mark]
+        command += [*ignored, *options]
         code = subprocess.run(command, cwd=ROOT, check=False).returncode
         found = counts(report) if report.is_file() else (0, 0, 0)
     note = "" if code in (0, NO_TESTS) or found[1] else f"pytest ended with code {code}"
@@ -117,7 +124,8 @@ def tried(sparks: Iterable[str], pythons: Sequence[str]) -> list[Result]:
     for spark, python in product(sparks, pythons):
         trial = try_pair(spark, python, with_guides=python == chosen_python(spark, pythons))
         what = "trial, guides" if trial.with_guides else "trial"
-        found.append(Result(spark, python, what, len(trial.passed), len(trial.failed), 0, trial.seconds))
+        counted = (len(trial.passed), len(trial.failed), 0)
+        found.append(Result(spark, python, what, *counted, trial.seconds, ", ".join(trial.failed)))
     return found
 
 
