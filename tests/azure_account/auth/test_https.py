@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,3 +99,15 @@ def test_a_process_needs_one_token_for_many_requests(
         container.put(f"blob{number}", b"data")
     assert 50 == len(list(container.list()))
     assert 1 == service.asked["imds"]
+
+
+def test_a_command_line_uses_the_identity_of_its_machine(
+    opened: Callable[..., StorageAccount], service: TokenService, tls_azurite: Azurite, container_name: str
+) -> None:
+    opened().container(container_name).create()
+    options = ("--option", f"endpoint={tls_azurite.endpoint}", "--option", "auth=managedIdentity")
+    command = [sys.executable, "-m", "azureblob_source", "ls", container_name, "--json", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, done.stderr
+    assert [] == [token for token in service.tokens if token in done.stdout + done.stderr]
+    assert 2 == service.asked["imds"], "one for each process"
