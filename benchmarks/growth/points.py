@@ -75,7 +75,7 @@ VALUES = {
     Axis.COLUMNS: (5, 20, 80, 200),
     Axis.PARTITIONS: (1, 10, 100, 500),
     Axis.BLOBS: (10, 100, 1_000),
-    Axis.HISTORY: (1, 10, 100, 1_000, 5_000),
+    Axis.HISTORY: (1, 10, 100, 1_000),
     Axis.CORES: (1, 2),
 }
 QUICK = {

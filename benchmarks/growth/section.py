@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from benchmarks.counting_proxy import CountingProxy
     from tools.azurite import Azurite
 
-SECONDS = 6.0
+SECONDS = 5.0
 """After which a contender takes no part in further rounds of writes, or of reads, at a point."""
 WARM_UP = {
     Axis.ROWS: Point(Axis.ROWS, 0, rows=20_000),

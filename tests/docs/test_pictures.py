@@ -11,6 +11,8 @@ from tools.pictures import FOLDER, LINE, PICTURES, Box, Lane, Note, Picture
 
 WIDTH, WIDTH_BOLD = 7.2, 7.8
 """Pixels of a character of 13 pixels, in a wide font."""
+MEASURED = {"growth-seconds.svg", "growth-requests.svg"}
+"""Of `benchmarks.growth.figure`."""
 
 each_picture = pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTURES)
 
@@ -47,4 +49,11 @@ def test_a_page_shows_the_picture_and_says_what_it_is(name: str) -> None:
 
 
 def test_no_other_picture_is_stored() -> None:
-    assert {f"{name}.svg" for name in PICTURES} == {path.name for path in FOLDER.iterdir()}
+    assert {f"{name}.svg" for name in PICTURES} | MEASURED == {path.name for path in FOLDER.iterdir()}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_page_shows_each_measurement(name: str) -> None:
+    ET.parse(FOLDER / name)  # noqa: S314 - a file of this repository
+    assert (FOLDER / name).stat().st_size < 100_000
+    assert any(f"pictures/{name})" in path.read_text("utf-8") for path in DOCUMENTS)
