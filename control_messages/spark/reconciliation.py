@@ -107,35 +107,39 @@ def reconcile(
         key.alias("partition"),
         F.lit("message").alias("type"),
         F.substring(data, 2, 2**31 - 1).alias("message"),
-        F.lit(None).cast("bigint").alias("watermark"),
-        F.lit(None).cast("bigint").alias("generation"),
-        F.lit(None).cast("bigint").alias("partitionCount"),
+        *(F.lit(None).cast("bigint").alias(name) for name in ("watermark", "generation", "partitionCount")),
         F.lit(None).cast("string").alias("reason"),
         *(F.lit(None).cast("bigint").alias(name) for name in _COUNTS),
     )
+    announced = (
+        _control(envelopes, columns, is_user)
+        .groupBy("partition")
+        .transformWithStateInPandas(
+            _Reconciler(stream, task_count, idle_timeout, fails=on_bad == "fail"),
+            users.schema,
+            "Append",
+            "None" if idle_timeout is None else "ProcessingTime",
+        )
+    )
+    counted = users.unionByName(announced).observe(OBSERVED + stream, *_counters())
+    return counted.where(F.col("type") != _COUNTED).drop(*_COUNTS)
+
+
+def _control(envelopes: DataFrame, columns: EnvelopeColumns, is_user: Column) -> DataFrame:
+    """The control messages with their positions and, if they are counted, rows with the numbers of user messages."""
+    data, key = F.col(columns.value).cast("binary"), not_null(columns.partition)
     located = (
         [name for name in _LOCATING if name in envelopes.columns] if columns.position is None else columns.position
     )
     positions = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in located]
     position = F.concat_ws(", ", *positions).alias("position")
-    if columns.counts:
-        of_control = (F.when(~is_user, each) for each in (data, position))
-        rows = envelopes.select(key.alias("partition"), *(of_control))
-        rows = rows.toDF("partition", "value", "position")
-        kind = rows.schema["partition"].dataType.simpleString()
-        control = rows.mapInArrow(count_user_rows, f"partition {kind}, value binary, position string, rows bigint")
-    else:
-        control = envelopes.where(~is_user).select(
-            key.alias("partition"), data.alias("value"), position, F.lit(0).cast("bigint").alias("rows")
-        )
-    announced = control.groupBy("partition").transformWithStateInPandas(
-        _Reconciler(stream, task_count, idle_timeout, fails=on_bad == "fail"),
-        users.schema,
-        "Append",
-        "None" if idle_timeout is None else "ProcessingTime",
-    )
-    counted = users.unionByName(announced).observe(OBSERVED + stream, *_counters())
-    return counted.where(F.col("type") != _COUNTED).drop(*_COUNTS)
+    if not columns.counts:
+        none = F.lit(0).cast("bigint").alias("rows")
+        return envelopes.where(~is_user).select(key.alias("partition"), data.alias("value"), position, none)
+    of_control = (F.when(~is_user, each) for each in (data, position))
+    rows = envelopes.select(key.alias("partition"), *of_control).toDF("partition", "value", "position")
+    kind = rows.schema["partition"].dataType.simpleString()
+    return rows.mapInArrow(count_user_rows, f"partition {kind}, value binary, position string, rows bigint")
 
 
 def _counters() -> Iterator[Column]:
