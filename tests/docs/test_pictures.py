@@ -52,7 +52,7 @@ def test_no_other_picture_is_stored() -> None:
     assert {f"{name}.svg" for name in PICTURES} | MEASURED == {path.name for path in FOLDER.iterdir()}
 
 
-@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("name", sorted(MEASURED))
 def test_a_page_shows_each_measurement(name: str) -> None:
     ET.parse(FOLDER / name)  # noqa: S314 - a file of this repository
     assert (FOLDER / name).stat().st_size < 100_000
