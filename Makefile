@@ -83,8 +83,9 @@ live: setup-test-azurite ## the suite for a storage account: it says first what 
 matrix: setup-test-azurite wheel ## the tests on pyspark 4.0 to 4.3 and Python 3.11 to 3.13, and `make trial` (SPARKS="41 42" PYTHONS="3.12" selects)
 	@$(BIN)/python -m tools.matrix $(PAIRS) -- $(PARALLEL) $(PYTEST)
 
-trial: setup-test-azurite wheel ## the wheels alone in empty environments, on each pyspark and Python: round trips, the guides
+trial: setup-test-notebooks-azurite wheel ## the wheels alone in empty environments, on each pyspark and Python: round trips, the guides, the notebooks
 	@$(BIN)/python -m tools.trial $(PAIRS)
+	@$(BIN)/python -m tools.notebooks --alone
 
 lint: setup-test-bench-notebooks-docs-check ## format, lint, types, imports
 	$(BIN)/ruff format --check .

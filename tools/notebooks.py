@@ -1,5 +1,8 @@
 """Runs the notebooks; `python -m tools.notebooks` stores them with their outputs, for those who only read them.
 
+`python -m tools.notebooks --alone` stores nothing: it runs each one as somebody does who has the wheels of `dist/` and
+the notebook, in an environment with what its text tells to install, away from this checkout.
+
 Code, text and figures are stored. What differs between runs or machines is not: execution times, the kernel's version,
 and what Spark writes to standard error.
 """
@@ -7,10 +10,18 @@ and what Spark writes to standard error.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tools.azurite import running_azurite
+from tools.guides import packages_in
+from tools.spark_session import spark_environment
+from tools.trial import SECONDS, Runner, TrialError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,33 +30,44 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 SECONDS_PER_CELL = 240
-
-
-@contextmanager
-def standard_error_to(path: Path) -> Iterator[None]:
-    """Redirect the standard error of processes that are started within the block, such as Spark and its workers.
-
-    Otherwise a notebook shows it.
-    """
-    kept = os.dup(2)
-    try:
-        with path.open("wb") as file:
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+LOCK = FOLDER.parent / "requirements" / "dev.lock"
+PYTHON = ".".join(map(str, sys.version_info[:2]))
+ACCOUNT = "AZURE_STORAGE_CONNECTION_STRING"
+JUPYTER = ("ipykernel", "nbclient")
+"""What runs a notebook without a browser."""
 
 
 def run(path: Path) -> NotebookNode:
-    """The notebook with the outputs of a run in a new kernel, in its folder. Raises the error of a cell."""
-    from nbclient import NotebookClient  # noqa: PLC0415 - not needed inside a notebook
+    """The notebook with the outputs of a run in a new kernel, in an empty folder. Raises the error of a cell."""
+    from nbclient import NotebookClient  # noqa: PLC0415 - `--alone` needs neither
 
     notebook = load(path)
-    resources = {"metadata": {"path": str(path.parent)}}
-    client = NotebookClient(notebook, timeout=SECONDS_PER_CELL, coalesce_streams=True, resources=resources)
-    client.execute()
+    with _account() as connection, tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        client = NotebookClient(notebook, timeout=SECONDS_PER_CELL, coalesce_streams=True, resources=resources)
+        client.execute(env={**os.environ, **spark_environment(), ACCOUNT: connection})
     return presentable(notebook)
+
+
+def run_alone(path: Path) -> None:
+    """Run the notebook in a new environment. Raises `TrialError`."""
+    notebook = load(path)
+    words = packages_in("\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown"))
+    with tempfile.TemporaryDirectory(prefix="notebook-") as name, _account() as connection:
+        copy = Path(shutil.copy(path, name))
+        runner = Runner(LOCK, PYTHON, Path(name), connection)
+        python = runner.python_with([*sorted(words), *JUPYTER])
+        runner.run([python.with_name("jupyter-execute"), f"--timeout={SECONDS:.0f}", copy])
+
+
+@contextmanager
+def _account() -> Iterator[str]:
+    """The connection string of the user's account, else of a new emulator."""
+    if given := os.environ.get(ACCOUNT):
+        yield given
+        return
+    with running_azurite() as azurite:
+        yield azurite.connection_string
 
 
 def load(path: Path) -> NotebookNode:
@@ -78,11 +100,20 @@ def presentable(notebook: NotebookNode) -> NotebookNode:
 
 
 def main() -> int:
-    """Run and store all notebooks, or those named as arguments."""
-    for path in map(Path, sys.argv[1:]) if sys.argv[1:] else sorted(FOLDER.glob("*.ipynb")):
-        store(run(path), path)
-        print(f"{path.name}: {path.stat().st_size // 1024} KiB")
-    return 0
+    """Run all notebooks, or those named as arguments. They are stored, unless they run alone."""
+    alone = "--alone" in sys.argv[1:]
+    named = [Path(word) for word in sys.argv[1:] if word != "--alone"]
+    failed = False
+    for path in named or sorted(FOLDER.glob("*.ipynb")):
+        started = time.monotonic()
+        try:
+            run_alone(path) if alone else store(run(path), path)
+        except TrialError as error:
+            failed = True
+            print(f"{path.name}: {error}", file=sys.stderr)
+        else:
+            print(f"{path.name}: {path.stat().st_size // 1024} KiB, {time.monotonic() - started:.0f} s", flush=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
