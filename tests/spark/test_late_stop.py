@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from coordination.metrics import ProcessorMetrics
 from coordination.spark import TaskQueries
 from tools.reporting import wait_for
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 
 class Membership:
+    metrics = ProcessorMetrics("job", "one")
+
     def start(self) -> None:
         """Nobody else takes part."""
 
