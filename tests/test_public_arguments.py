@@ -181,7 +181,9 @@ def _example(hint: Any, account: MemoryAccount) -> Any:
         return {**examples, dt.datetime: moment, dt.timedelta: day}[hint]
     if hint is Location:
         return Location.in_account(account, "box/x")
-    return object.__new__(type("Implementation", (hint,), {}) if getattr(hint, "_is_protocol", False) else hint)
+    if getattr(hint, "_is_protocol", False):
+        return object.__new__(type("Implementation", (hint,), dict.fromkeys(hint.__annotations__)))
+    return object.__new__(hint)
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -200,7 +200,7 @@ def test_tags_that_the_account_does_not_support_are_refused_before_anything_is_c
 def test_an_overwrite_without_the_permission_to_delete_is_refused_before_it_is_committed() -> None:
     account = new_account()
     write(account, [[1]], seed=1)
-    with pytest.raises(ConfigurationError, match="Grant the permission to delete, or append instead"):
+    with pytest.raises(ConfigurationError, match="Grant the permission to delete; plain appends do not need it"):
         write(refusing(account, "delete", name=lambda _: True), [[2]], seed=2, overwrite=True)
     assert ["append"] == operations(account)
     write(refusing(account, "delete", name=lambda _: True), [[2]], seed=2)

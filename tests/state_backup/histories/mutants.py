@@ -132,7 +132,9 @@ MUTANTS: dict[str, Mutant] = {
     "a sweep deletes before it condemns": _sweep_deletes_first,
     "a writer deletes before it commits": before_commit(_delete_unused_first),
     "a writer does not look whether its blobs were condemned": edited(
-        "state_backup.backup.writer:StateWriter.back_up", "new.blobs & set(self._record.document.condemned)", "set()"
+        "state_backup.backup.writer:StateWriter._commit_repeatedly",
+        "new.blobs & set(self._record.document.condemned)",
+        "set()",
     ),
     "what a failed attempt has uploaded is not condemned": both(
         edited(
