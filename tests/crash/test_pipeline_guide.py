@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tools.azurite import Azurite
 
 GUIDE = ROOT / "docs" / "PIPELINE.md"
-FLIGHTS, OF_TWO_FILES = 3_000, 2_000
+FLIGHTS, AT_FIRST = 3_000, 2_000
 SECONDS = 400.0
 
 
@@ -69,9 +69,12 @@ def test_the_pipeline_of_the_guide_goes_on_when_a_driver_is_lost_with_its_disk(
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "AZURE_STORAGE_CONNECTION_STRING": azurite.connection_string,
     }
-    subprocess.run([sys.executable, str(tmp_path / "input.py")], env=environment, check=True)
+
+    def arrive(which: str) -> None:
+        subprocess.run([sys.executable, str(tmp_path / "input.py"), which], env=environment, check=True)
+
+    arrive("now")
     container = ContainerClient.from_connection_string(azurite.connection_string, container_name)
-    container.create_container()
     with ExitStack() as stack:
 
         def driver(name: str) -> subprocess.Popen[bytes]:
@@ -90,8 +93,8 @@ def test_the_pipeline_of_the_guide_goes_on_when_a_driver_is_lost_with_its_disk(
         lost = max(commits, key=lambda path: path.stat().st_mtime).parents[3].name
         kill_session(drivers.pop(lost))
         shutil.rmtree(tmp_path / "disk" / lost)
-        (tmp_path / "input" / "later" / "2.parquet").rename(tmp_path / "input" / "flights" / "2.parquet")
-        wait_for(lambda: len(joined_of(container)) > max(before, OF_TWO_FILES), SECONDS, poll=1)
+        arrive("later")
+        wait_for(lambda: len(joined_of(container)) > max(before, AT_FIRST), SECONDS, poll=1)
         (left,) = drivers.values()
         os.kill(left.pid, signal.SIGTERM)
         assert 0 == left.wait(90)
