@@ -9,20 +9,20 @@ host, so it holds for both.
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from tests.permissions.operations import COPY, Operation, operation_of
-from tools.rough_proxy import forward
+from tools.local_http import forward, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tools.azurite import Azurite
+    from tools.local_http import HttpAnswer, HttpRequest
 
 MISMATCH, NO_SOURCE = "AuthorizationPermissionMismatch", "CannotVerifyCopySource"
 
@@ -68,59 +68,18 @@ def checking_proxy(azurite: Azurite) -> Iterator[CheckingProxy]:
     """Run a proxy during the `with` block."""
     proxy = CheckingProxy(azurite)
     with (
-        _serving(proxy, "blob", azurite.endpoint) as proxy.endpoint,
-        _serving(proxy, "table", azurite.table_endpoint) as proxy.table_endpoint,
+        serving(partial(_answer, proxy, "blob", azurite.endpoint)) as blobs,
+        serving(partial(_answer, proxy, "table", azurite.table_endpoint)) as tables,
     ):
+        proxy.endpoint, proxy.table_endpoint = (
+            f"http://127.0.0.1:{port}/{azurite.account_name}" for port in (blobs, tables)
+        )
         yield proxy
 
 
-@contextmanager
-def _serving(proxy: CheckingProxy, service: str, endpoint: str) -> Iterator[str]:
-    server = _Server(proxy, service, urlsplit(endpoint).port or 80)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name=f"checking-{service}")
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/{proxy.azurite.account_name}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, proxy: CheckingProxy, service: str, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.proxy, self.service, self.port = proxy, service, port
-
-    def handle_error(self, *_: Any) -> None:
-        """A client has closed its connection."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def _serve(self) -> None:
-        body, headers = self.rfile.read(int(self.headers.get("Content-Length", 0))), dict(self.headers)
-        proxy = self.server.proxy
-        refusal = proxy.refusal(self.server.service, self.command, self.path, headers)
-        if refusal is None:
-            self._answer(*forward(self.server.port, self.command, self.path, proxy.forwarded(headers), body))
-        else:
-            self._answer(403, {"x-ms-error-code": refusal, "Content-Length": "0"}, b"")
-
-    do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = do_MERGE = do_PATCH = _serve  # names of the base class
-
-    def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Log nothing."""
+def _answer(proxy: CheckingProxy, service: str, endpoint: str, request: HttpRequest) -> HttpAnswer:
+    headers = dict(request.headers)
+    refusal = proxy.refusal(service, request.method, request.path, headers)
+    if refusal is not None:
+        return 403, {"x-ms-error-code": refusal, "Content-Length": "0"}, b""
+    return forward(urlsplit(endpoint).port or 80, request, proxy.forwarded(headers))

@@ -70,7 +70,7 @@ def opened(tls_azurite: Azurite, environment: pytest.MonkeyPatch) -> Callable[..
 
 
 @pytest.fixture
-def told(
+def logged(
     caplog: pytest.LogCaptureFixture, service: TokenService, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], str]]:
     """Everything that was logged, by any library at any level. At the end it must have no token in it."""

@@ -28,7 +28,7 @@ def az(environment: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]
 
 
 def test_its_token_is_used(
-    opened: Callable[..., StorageAccount], service: TokenService, az: Callable[[str], None], told: Callable[[], str]
+    opened: Callable[..., StorageAccount], service: TokenService, az: Callable[[str], None], logged: Callable[[], str]
 ) -> None:
     token, end = service.token()
     az(f'echo \'{{"accessToken": "{token}", "expiresOn": "2099-01-01 00:00:00.000000", "expires_on": {end}}}\'')
@@ -36,15 +36,15 @@ def test_its_token_is_used(
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "cause"),
     [
         ("echo \"ERROR: Please run 'az login' to setup account.\" >&2; exit 1", "az login"),
         ("exit 127", "Azure CLI not found"),
     ],
 )
 def test_without_a_login_the_error_says_what_it_says(
-    opened: Callable[..., StorageAccount], az: Callable[[str], None], script: str, said: str
+    opened: Callable[..., StorageAccount], az: Callable[[str], None], script: str, cause: str
 ) -> None:
     az(script)
-    with pytest.raises(ConfigurationError, match=f"no token from AzureCli: .*{said}"):
+    with pytest.raises(ConfigurationError, match=f"no token from AzureCli: .*{cause}"):
         opened(auth="azureCli").container("abc").exists()

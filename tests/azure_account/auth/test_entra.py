@@ -10,7 +10,7 @@ import pytest
 from azure_account.account import StorageAccount
 from foundation.errors import ConfigurationError, TransientError
 from tests.azure_account.auth.certificates import Authority
-from tests.azure_account.auth.token_service import CLIENT, TENANT, Said, TokenService, entra_error
+from tests.azure_account.auth.token_service import CLIENT, TENANT, ServiceAnswer, TokenService, entra_error
 
 pytestmark = [pytest.mark.azurite, pytest.mark.auth(credential="workloadIdentity", place="stand-in of Entra ID")]
 IDENTITY = {"auth": "workloadIdentity"}
@@ -29,7 +29,7 @@ def token_file(environment: pytest.MonkeyPatch, service: TokenService, tmp_path:
 
 
 def test_the_token_file_is_read_for_each_token(
-    opened: Callable[..., StorageAccount], service: TokenService, token_file: Path, told: Callable[[], str]
+    opened: Callable[..., StorageAccount], service: TokenService, token_file: Path, logged: Callable[[], str]
 ) -> None:
     service.seconds = 1
     container = opened(**IDENTITY).container("absent")
@@ -38,7 +38,7 @@ def test_the_token_file_is_read_for_each_token(
     while service.asked["given"] < 2:
         container.exists()
     assert ["assertion-1", "assertion-2"] == service.assertions[:2]
-    assert "assertion-1" not in told()
+    assert "assertion-1" not in logged()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_an_error_of_entra_is_one_sentence_and_the_next_step(
 def test_throttling_and_failures_of_entra_are_repeated(
     opened: Callable[..., StorageAccount], service: TokenService, token_file: Path
 ) -> None:
-    service.script += [Said(429, {"error": "x"}, {"Retry-After": "1"}), Said(503, "")]
+    service.script += [ServiceAnswer(429, {"error": "x"}, {"Retry-After": "1"}), ServiceAnswer(503, "")]
     assert not opened(**IDENTITY).container("absent").exists()
     assert 3 == service.asked["entra"]
 

@@ -108,7 +108,7 @@ def test_a_revoked_token_is_replaced_once_for_all_threads(
 
 
 def test_a_token_that_is_refused_again_is_an_error_after_two_requests(
-    opened: Callable[..., StorageAccount], service: TokenService, gate: Challenger, told: Callable[[], str]
+    opened: Callable[..., StorageAccount], service: TokenService, gate: Challenger, logged: Callable[[], str]
 ) -> None:
     gate.refuses_all = True
     container = opened(endpoint=gate.endpoint).container("abc")

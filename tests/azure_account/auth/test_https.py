@@ -42,7 +42,7 @@ def error_of(account: StorageAccount) -> str:
 
 
 def test_a_certificate_of_an_unknown_authority_is_not_trusted(
-    opened: Callable[..., StorageAccount], environment: pytest.MonkeyPatch, tmp_path: Path, told: Callable[[], str]
+    opened: Callable[..., StorageAccount], environment: pytest.MonkeyPatch, tmp_path: Path, logged: Callable[[], str]
 ) -> None:
     environment.setenv("REQUESTS_CA_BUNDLE", str(Authority(tmp_path).bundle))
     error = error_of(opened())
@@ -64,7 +64,7 @@ def test_a_certificate_that_has_expired_or_is_of_another_host(
 
 
 def test_a_token_for_another_audience_is_refused(
-    opened: Callable[..., StorageAccount], service: TokenService, told: Callable[[], str]
+    opened: Callable[..., StorageAccount], service: TokenService, logged: Callable[[], str]
 ) -> None:
     service.audience = "https://vault.azure.net"
     error = error_of(opened())
@@ -91,7 +91,7 @@ def test_a_bundle_that_is_not_there_is_named(
 
 
 def test_a_process_needs_one_token_for_many_requests(
-    opened: Callable[..., StorageAccount], service: TokenService, told: Callable[[], str], container_name: str
+    opened: Callable[..., StorageAccount], service: TokenService, logged: Callable[[], str], container_name: str
 ) -> None:
     container = opened().container(container_name)
     container.create()

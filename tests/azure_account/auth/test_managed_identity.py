@@ -11,7 +11,7 @@ import pytest
 
 from azure_account.account import StorageAccount
 from foundation.errors import ConfigurationError, TransientError
-from tests.azure_account.auth.token_service import CLIENT, HEADER, Said, TokenService
+from tests.azure_account.auth.token_service import CLIENT, HEADER, ServiceAnswer, TokenService
 from tests.azure_account.sdk.slow_server import SlowServer
 from tools.azurite import Azurite
 
@@ -20,51 +20,53 @@ JSON_ERROR = {"error": "busy", "error_description": "Try again later"}
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
-        Said(404, JSON_ERROR),
-        Said(410, ""),
-        Said(429, JSON_ERROR, {"Retry-After": "1"}),
-        Said(500, "<html>"),
+        ServiceAnswer(404, JSON_ERROR),
+        ServiceAnswer(410, ""),
+        ServiceAnswer(429, JSON_ERROR, {"Retry-After": "1"}),
+        ServiceAnswer(500, "<html>"),
     ],
-    ids=lambda said: str(said.status),
+    ids=lambda answer: str(answer.status),
 )
 def test_an_answer_that_asks_for_patience_is_repeated(
-    opened: Callable[..., StorageAccount], service: TokenService, said: Said, told: Callable[[], str]
+    opened: Callable[..., StorageAccount], service: TokenService, answer: ServiceAnswer, logged: Callable[[], str]
 ) -> None:
-    service.script.append(said)
+    service.script.append(answer)
     started = time.monotonic()
     assert not opened().container("absent").exists()
     assert 2 == service.asked["imds"]
-    assert time.monotonic() - started >= float(said.headers.get("Retry-After", 0))
+    assert time.monotonic() - started >= float(answer.headers.get("Retry-After", 0))
 
 
-@pytest.mark.parametrize("said", [Said(404, JSON_ERROR), Said(429, JSON_ERROR), Said(500, "<html>")])
+@pytest.mark.parametrize(
+    "answer", [ServiceAnswer(404, JSON_ERROR), ServiceAnswer(429, JSON_ERROR), ServiceAnswer(500, "<html>")]
+)
 def test_it_is_repeated_no_longer_than_the_deadline(
-    opened: Callable[..., StorageAccount], service: TokenService, said: Said
+    opened: Callable[..., StorageAccount], service: TokenService, answer: ServiceAnswer
 ) -> None:
-    service.script += [said] * 100
+    service.script += [answer] * 100
     started = time.monotonic()
-    with pytest.raises(TransientError, match=rf"the token service answered {said.status}") as caught:
+    with pytest.raises(TransientError, match=rf"the token service answered {answer.status}") as caught:
         opened(retryDeadlineMs="1000").container("abc").exists()
     assert time.monotonic() - started < 5
     assert "raise retryDeadlineMs" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("said", "cause"),
+    ("answer", "cause"),
     [
         (
-            Said(400, {"error": "invalid_request", "error_description": "Identity not found"}),
+            ServiceAnswer(400, {"error": "invalid_request", "error_description": "Identity not found"}),
             "400 (Identity not found)",
         ),
-        (Said(403, "Forbidden by a firewall"), "403"),
+        (ServiceAnswer(403, "Forbidden by a firewall"), "403"),
     ],
 )
 def test_a_refusal_is_an_error_that_names_what_to_do(
-    opened: Callable[..., StorageAccount], service: TokenService, said: Said, cause: str
+    opened: Callable[..., StorageAccount], service: TokenService, answer: ServiceAnswer, cause: str
 ) -> None:
-    service.script.append(said)
+    service.script.append(answer)
     with pytest.raises(ConfigurationError) as caught:
         opened(clientId=CLIENT).container("abc").exists()
     assert 1 == service.asked["imds"]
@@ -120,18 +122,18 @@ def test_app_service_is_asked_with_its_header(
     opened: Callable[..., StorageAccount],
     service: TokenService,
     environment: pytest.MonkeyPatch,
-    told: Callable[[], str],
+    logged: Callable[[], str],
 ) -> None:
     environment.setenv("IDENTITY_ENDPOINT", f"{service.imds}/msi/token")
     environment.setenv("IDENTITY_HEADER", HEADER)
     assert not opened(clientId=CLIENT).container("absent").exists()
     assert (1, 0) == (service.asked["app service"], service.asked["imds"])
-    assert HEADER not in told()
+    assert HEADER not in logged()
 
 
 @pytest.mark.auth(credential="default", place="stand-in of IMDS")
 def test_the_default_finds_the_managed_identity(opened: Callable[..., StorageAccount], service: TokenService) -> None:
-    service.script.append(Said(429, JSON_ERROR))
+    service.script.append(ServiceAnswer(429, JSON_ERROR))
     assert not opened(auth="default").container("absent").exists()
     assert 1 == service.asked["given"]
 
@@ -141,7 +143,7 @@ def test_the_default_says_what_it_has_tried(
     opened: Callable[..., StorageAccount], service: TokenService, environment: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     environment.setenv("PATH", str(tmp_path))  # no Azure CLI
-    service.script.append(Said(400, {"error": "invalid_request", "error_description": "Identity not found"}))
+    service.script.append(ServiceAnswer(400, {"error": "invalid_request", "error_description": "Identity not found"}))
     with pytest.raises(ConfigurationError) as caught:
         opened(auth="default").container("abc").exists()
     message = str(caught.value)

@@ -68,11 +68,11 @@ def test_http_goes_through_the_proxy(
 
 
 def test_user_and_password_are_given_to_the_proxy(
-    opened: Callable[..., StorageAccount], locked: ForwardProxy, told: Callable[[], str]
+    opened: Callable[..., StorageAccount], locked: ForwardProxy, logged: Callable[[], str]
 ) -> None:
     options = locked.options(username=USER, password=PASSWORD)
     assert not opened(**options).container("absent").exists()
-    assert PASSWORD not in told()
+    assert PASSWORD not in logged()
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -81,7 +81,7 @@ def test_a_proxy_that_wants_another_password_is_an_error_at_once(
     opened: Callable[..., StorageAccount],
     locked: ForwardProxy,
     azurite: Azurite,
-    told: Callable[[], str],
+    logged: Callable[[], str],
     scheme: str,
     others: dict[str, str],
 ) -> None:
@@ -92,7 +92,7 @@ def test_a_proxy_that_wants_another_password_is_an_error_at_once(
     assert "the proxy wants another user or password (407). Check proxy.username and proxy.password" in str(
         caught.value
     )
-    assert "wr0ng" not in f"{caught.value} {told()}"
+    assert "wr0ng" not in f"{caught.value} {logged()}"
 
 
 def test_a_proxy_that_refuses_a_host_is_an_error_at_once(
@@ -143,12 +143,12 @@ class TestTokenRequests:
     """A client secret, whose requests for tokens go to Entra ID by its own name."""
 
     def test_they_go_through_auth_proxy_and_storage_does_not(
-        self, opened: Callable[..., StorageAccount], entra: ForwardProxy, told: Callable[[], str]
+        self, opened: Callable[..., StorageAccount], entra: ForwardProxy, logged: Callable[[], str]
     ) -> None:
         options = entra.options("authProxy", username=USER, password=PASSWORD)
         assert not opened(**TOKENS, **options).container("absent").exists()
         assert {f"CONNECT {ENTRA}:443"} == set(entra.connected())
-        assert [] == [secret for secret in (PASSWORD, "s3cret") if secret in told()]
+        assert [] == [secret for secret in (PASSWORD, "s3cret") if secret in logged()]
 
     @pytest.mark.auth(credential="clientCertificate", place="proxy.py, stand-in of Entra ID")
     def test_a_certificate_works_in_the_same_way(
@@ -162,14 +162,18 @@ class TestTokenRequests:
         assert not opened(**options).container("absent").exists()
 
     def test_a_wrong_secret_is_an_error_without_it(
-        self, opened: Callable[..., StorageAccount], entra: ForwardProxy, service: TokenService, told: Callable[[], str]
+        self,
+        opened: Callable[..., StorageAccount],
+        entra: ForwardProxy,
+        service: TokenService,
+        logged: Callable[[], str],
     ) -> None:
         options = entra.options("authProxy", username=USER, password=PASSWORD)
         opened(**TOKENS, **options).container("absent").exists()
         service.script += [entra_error("AADSTS7000222", "The provided client secret keys are expired.")] * 3
         with pytest.raises(ConfigurationError, match="AADSTS7000222.*make a new one, and set clientSecret") as caught:
             opened(**TOKENS, **options, maxAttempts="3").container("absent").exists()
-        assert [] == [secret for secret in (PASSWORD, "s3cret") if secret in f"{caught.value} {told()}"]
+        assert [] == [secret for secret in (PASSWORD, "s3cret") if secret in f"{caught.value} {logged()}"]
 
     def test_they_do_not_go_through_the_proxy_of_storage(
         self, opened: Callable[..., StorageAccount], entra: ForwardProxy, service: TokenService
@@ -193,12 +197,12 @@ class TestTokenRequests:
         entra: ForwardProxy,
         environment: pytest.MonkeyPatch,
         tls_azurite: Azurite,
-        told: Callable[[], str],
+        logged: Callable[[], str],
     ) -> None:
         environment.setenv("HTTPS_PROXY", f"http://{USER}:p%3A%40ss%2Fw%25rd@127.0.0.1:{entra.port}")
         opened(**TOKENS).container("absent").exists()
         assert {f"CONNECT {ENTRA}:443", f"CONNECT {host_of(tls_azurite)}"} == set(entra.connected())
-        assert [] == [secret for secret in (PASSWORD, "p%3A%40ss") if secret in told()]
+        assert [] == [secret for secret in (PASSWORD, "p%3A%40ss") if secret in logged()]
 
     def test_no_proxy_counts_against_the_environment(
         self, opened: Callable[..., StorageAccount], entra: ForwardProxy, environment: pytest.MonkeyPatch

@@ -16,16 +16,19 @@ import uuid
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import jwt
 
+from tools.local_http import serving
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.azure_account.auth.certificates import Certificate
+    from tools.local_http import HttpAnswer, HttpRequest
 
 TENANT, CLIENT, HEADER = "11111111-2222-3333-4444-555555555555", "66666666-7777-8888-9999-000000000000", "h34der"
 STORAGE = "https://storage.azure.com"
@@ -34,8 +37,8 @@ LENIENT_SECONDS = 3
 
 
 @dataclass(frozen=True)
-class Said:
-    """One scripted answer. delay: seconds before it."""
+class ServiceAnswer:
+    """One answer. delay: seconds before it."""
 
     status: int
     body: dict[str, Any] | str = field(default_factory=dict)
@@ -43,12 +46,14 @@ class Said:
     delay: float = 0.0
 
 
-def entra_error(code: str, text: str, status: int = 401) -> Said:
+def entra_error(code: str, text: str, status: int = 401) -> ServiceAnswer:
     """An error of Entra ID, with the lines that follow its text."""
     described = (
         f"{code}: {text} Trace ID: {uuid.uuid4()} Correlation ID: {uuid.uuid4()} Timestamp: 2026-01-01 00:00:00Z"
     )
-    return Said(status, {"error": "invalid_client", "error_description": described, "error_codes": [int(code[6:])]})
+    return ServiceAnswer(
+        status, {"error": "invalid_client", "error_description": described, "error_codes": [int(code[6:])]}
+    )
 
 
 @dataclass
@@ -64,7 +69,7 @@ class TokenService:
     audience: str = STORAGE
     limit: int | None = None
     hold: float = 0.0
-    script: list[Said] = field(default_factory=list)
+    script: list[ServiceAnswer] = field(default_factory=list)
     asked: Counter[str] = field(default_factory=Counter)
     assertions: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
@@ -78,7 +83,7 @@ class TokenService:
         """The environment in which `azure.identity` finds IMDS here."""
         return {"AZURE_POD_IDENTITY_AUTHORITY_HOST": self.imds}
 
-    def next_script(self) -> Said | None:
+    def next_script(self) -> ServiceAnswer | None:
         with self._lock:
             return self.script.pop(0) if self.script else None
 
@@ -112,76 +117,56 @@ class TokenService:
                 self._busy -= 1
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, service: TokenService) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.service = service
-
-    def handle_error(self, *_: Any) -> None:
-        """A client has given up."""
+def _answer(service: TokenService, request: HttpRequest) -> HttpAnswer:
+    answer = _asked_entra(service, request) if request.method == "POST" else _asked(service, request)
+    time.sleep(answer.delay)
+    body = answer.body if isinstance(answer.body, str) else json.dumps(answer.body)
+    return answer.status, {"Content-Type": "application/json", **answer.headers}, body.encode()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    protocol_version = "HTTP/1.1"
+def _asked(service: TokenService, request: HttpRequest) -> ServiceAnswer:
+    url = urlsplit(request.path)
+    if url.path.endswith("/.well-known/openid-configuration"):
+        return ServiceAnswer(200, _discovery(f"https://{request.headers['Host']}", url.path.split("/")[1]))
+    if url.path == "/common/discovery/instance":
+        return ServiceAnswer(200, {"metadata": []})
+    resource = parse_qs(url.query).get("resource", [""])[0]
+    wrong = "" if resource.startswith(STORAGE) else "wrong resource"
+    if url.path.startswith("/metadata/"):
+        fault = wrong if request.headers.get("Metadata") == "true" else "Required metadata header"
+        return _token_or_refusal(service, "imds", fault)
+    if url.path == "/msi/token":
+        fault = wrong if request.headers.get("X-IDENTITY-HEADER") == HEADER else "wrong header"
+        return _token_or_refusal(service, "app service", fault)
+    return ServiceAnswer(404, {"error": "not_found"})
 
-    def do_GET(self) -> None:
-        url = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(url.query).items()}
-        if url.path.endswith("/.well-known/openid-configuration"):
-            self._say(Said(200, _discovery(f"https://{self.headers['Host']}", url.path.split("/")[1])))
-        elif url.path == "/common/discovery/instance":
-            self._say(Said(200, {"metadata": []}))
-        elif url.path.startswith("/metadata/"):
-            self._answer("imds", "" if self.headers.get("Metadata") == "true" else "Required metadata header")
-        elif url.path == "/msi/token":
-            self._answer("app service", "" if self.headers.get("X-IDENTITY-HEADER") == HEADER else "wrong header")
-        else:
-            self._say(Said(404, {"error": "not_found"}))
-        assert STORAGE in query.get("resource", STORAGE)
 
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-        form = {name: values[0] for name, values in parse_qs(body).items()}
-        self.server.service.assertions.append(form.get("client_assertion") or form.get("client_secret") or "")
-        self._answer("entra", "" if form["scope"].startswith(STORAGE) else "wrong scope")
+def _asked_entra(service: TokenService, request: HttpRequest) -> ServiceAnswer:
+    form = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
+    service.assertions.append(form.get("client_assertion") or form.get("client_secret") or "")
+    return _token_or_refusal(service, "entra", "" if form["scope"].startswith(STORAGE) else "wrong scope")
 
-    def _answer(self, asked: str, fault: str) -> None:
-        service = self.server.service
-        service.asked[asked] += 1
-        with service.admitted() as admitted:
-            if service.hold:
-                time.sleep(service.hold)
-            said = service.next_script()
-            if said is None and not admitted:
-                said = Said(429, {"error": "too_many_requests"}, {"Retry-After": "1"})
-            if said is None and fault:
-                said = Said(400, {"error": "invalid_request", "error_description": fault})
-            self._say(said or self._token(asked))
 
-    def _token(self, asked: str) -> Said:
-        token, end = self.server.service.token()
-        left = int(self.server.service.seconds)
-        body: dict[str, Any] = {"access_token": token, "token_type": "Bearer", "resource": STORAGE}
-        if asked == "entra":
-            return Said(200, {**body, "expires_in": left})
-        return Said(200, {**body, "expires_in": str(left), "expires_on": str(end)})
+def _token_or_refusal(service: TokenService, asked: str, fault: str) -> ServiceAnswer:
+    service.asked[asked] += 1
+    with service.admitted() as admitted:
+        if service.hold:
+            time.sleep(service.hold)
+        answer = service.next_script()
+        if answer is None and not admitted:
+            answer = ServiceAnswer(429, {"error": "too_many_requests"}, {"Retry-After": "1"})
+        if answer is None and fault:
+            answer = ServiceAnswer(400, {"error": "invalid_request", "error_description": fault})
+        return answer or _token(service, asked)
 
-    def _say(self, said: Said) -> None:
-        time.sleep(said.delay)
-        body = (said.body if isinstance(said.body, str) else json.dumps(said.body)).encode()
-        self.send_response(said.status)
-        for name, value in {"Content-Type": "application/json", **said.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
+def _token(service: TokenService, asked: str) -> ServiceAnswer:
+    token, end = service.token()
+    left = int(service.seconds)
+    body: dict[str, Any] = {"access_token": token, "token_type": "Bearer", "resource": STORAGE}
+    if asked == "entra":
+        return ServiceAnswer(200, {**body, "expires_in": left})
+    return ServiceAnswer(200, {**body, "expires_in": str(left), "expires_on": str(end)})
 
 
 def _discovery(host: str, tenant: str) -> dict[str, Any]:
@@ -196,24 +181,9 @@ def _discovery(host: str, tenant: str) -> dict[str, Any]:
 def token_service(certificate: Certificate | None = None) -> Iterator[TokenService]:
     """Run the stand-ins; Entra ID only with a certificate."""
     service = TokenService()
+    answer = partial(_answer, service)
     with ExitStack() as stack:
-        plain = stack.enter_context(_serving(_Server(service)))
-        service.imds = f"http://127.0.0.1:{plain.server_address[1]}"
+        service.imds = f"http://127.0.0.1:{stack.enter_context(serving(answer))}"
         if certificate is not None:
-            server = _Server(service)
-            server.socket = certificate.context().wrap_socket(server.socket, server_side=True)
-            stack.enter_context(_serving(server))
-            service.entra = f"https://127.0.0.1:{server.server_address[1]}"
+            service.entra = f"https://127.0.0.1:{stack.enter_context(serving(answer, certificate.context()))}"
         yield service
-
-
-@contextmanager
-def _serving(server: _Server) -> Iterator[_Server]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -137,9 +137,8 @@ def test_threads_wait_for_one_request(tokens: Tokens, source: Source) -> None:
     assert (1, 1) == (source.given, tokens.requested)
 
 
-def test_others_go_on_with_a_token_that_is_being_replaced(tokens: Tokens, source: Source, clock: ManualClock) -> None:
-    tokens.get_token_info(SCOPE)
-    clock.advance(3400)
+def held(source: Source) -> tuple[threading.Event, threading.Event]:
+    """Hold the source's next answers: it has been asked, and it may answer."""
     asked, answered = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -147,6 +146,13 @@ def test_others_go_on_with_a_token_that_is_being_replaced(tokens: Tokens, source
         assert answered.wait(30)
 
     source.waits = wait
+    return asked, answered
+
+
+def test_others_go_on_with_a_token_that_is_being_replaced(tokens: Tokens, source: Source, clock: ManualClock) -> None:
+    tokens.get_token_info(SCOPE)
+    clock.advance(3400)
+    asked, answered = held(source)
     with ThreadPoolExecutor(1) as pool:
         replaced = pool.submit(tokens.get_token_info, SCOPE)
         assert asked.wait(30)
@@ -176,13 +182,7 @@ def test_a_thread_that_comes_late_does_not_replace_a_new_token(
 
 
 def test_a_thread_waits_for_another_no_longer_than_its_attempt(tokens: Tokens, source: Source) -> None:
-    asked, answered = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        asked.set()
-        assert answered.wait(30)
-
-    source.waits = wait
+    asked, answered = held(source)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(tokens.get_token_info, SCOPE)
         assert asked.wait(30)
