@@ -217,7 +217,7 @@ def _final(cause: str, code: str, status: int, error: HttpResponseError, context
     if code in _NOT_GRANTED:  # in the cause, which errors of the callers have too
         cause = f"{cause}: {lacks(context.operation, context.settings.auth)}"
     step = template.replace("{credential}", _refused_hint(context.settings))
-    return ConfigurationError(context.operation.capitalize(), context.target, cause, step)
+    return context.error(cause, step)
 
 
 def no_place(cause: str, context: RequestContext) -> NotFoundError:

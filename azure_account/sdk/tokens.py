@@ -100,7 +100,7 @@ class Tokens:
             held = self._held.get(scopes)
             if held is not None and not self._must_wait(held, refused=refused):
                 return held.token
-            return self._fetch(scopes, options, anew=refused)
+            return self._fetch(scopes, options, with_new_credential=refused)
         finally:
             self._lock.release()
 
@@ -126,17 +126,19 @@ class Tokens:
             return newest.token
         held.asked = self._clock.monotonic()
         try:
-            return self._fetch(scopes, options, anew=False)
+            return self._fetch(scopes, options, with_new_credential=False)
         except (NoTokenError, AzureBlobError):
             return held.token
 
-    def _fetch(self, scopes: tuple[str, ...], options: TokenRequestOptions | None, *, anew: bool) -> AccessTokenInfo:
+    def _fetch(
+        self, scopes: tuple[str, ...], options: TokenRequestOptions | None, *, with_new_credential: bool
+    ) -> AccessTokenInfo:
         self.requested += 1
         # An answer that asks to wait stays: until then `azure.identity` repeats it without a request.
         if self._answer is not None and self._answer.status not in RETRYABLE_STATUS:
             self._answer = None
         try:
-            if anew:
+            if with_new_credential:
                 self._credential = self._make(self._note)
             with limited_part(self._limit):
                 token: AccessTokenInfo = self._credential.get_token_info(*scopes, options=options or {})
