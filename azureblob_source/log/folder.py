@@ -27,9 +27,9 @@ METADATA_IGNORED = (
 )
 
 
-def is_hidden(levels: Iterable[str]) -> bool:
-    """Whether one of these levels of a name is hidden."""
-    return any(level.startswith(("_", ".")) for level in levels)
+def is_listed(blob: BlobProperties, levels: Iterable[str]) -> bool:
+    """Whether a listing shows the blob: it is not empty, and none of these levels of its name is hidden."""
+    return blob.size > 0 and not any(level.startswith(("_", ".")) for level in levels)
 
 
 def is_avro(name: str) -> bool:
@@ -43,8 +43,7 @@ def visible_blobs(stream: str, found: Sequence[BlobProperties]) -> list[BlobProp
     return [
         blob
         for blob in found
-        if blob.size
-        and not is_hidden(levels := blob.name[len(stream) + 1 :].split("/"))
+        if is_listed(blob, levels := blob.name[len(stream) + 1 :].split("/"))
         and not any("/".join((stream, *levels[:depth])) in nested for depth in range(1, len(levels)))
     ]
 
@@ -62,7 +61,7 @@ def strangers(found: Iterable[BlobProperties], streams: Collection[str]) -> dict
     by_stream: dict[str, list[str]] = defaultdict(list)
     for blob in found:
         levels = blob.name.split("/")
-        if attempt_of(blob.metadata) is None and is_avro(blob.name) and blob.size and not is_hidden(levels):
+        if attempt_of(blob.metadata) is None and is_avro(blob.name) and is_listed(blob, levels):
             above = ("/".join(levels[:depth]) for depth in range(len(levels) - 1, 0, -1))
             stream = next((name for name in above if name in streams), None)
             if stream is not None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.folder import is_avro, is_hidden, strangers
+from azureblob_source.log.folder import is_avro, is_listed, strangers
 from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import is_batch_log, log_stream
 from azureblob_source.log.times import name_time
@@ -81,7 +81,7 @@ def _folders(listed: Iterable[BlobProperties], streams: set[str]) -> dict[str, l
     for blob in listed:
         levels = blob.name.split("/")
         above = ("/".join(levels[:depth]) for depth in range(1, len(levels)))
-        if is_avro(blob.name) and blob.size and not is_hidden(levels) and streams.isdisjoint(above):
+        if is_avro(blob.name) and is_listed(blob, levels) and streams.isdisjoint(above):
             place, _ = name_time(blob.name)
             folders[(blob.name[:place] if place is not None else "/".join(levels[:-1])).rstrip("/")].append(blob)
     return folders
