@@ -51,7 +51,6 @@ MOST_BLOBS = 256
 """Blobs that one entry replaces: as long as they are deleted, readers of the listing see their rows twice."""
 MOST_VERSIONS = 5_000
 """Versions whose rows are in one blob, which its entry lists."""
-_DELETES = (NO_ATTRIBUTES, True)
 _DAY = 86_400_000
 _COLUMNS = (
     "name",
@@ -292,9 +291,8 @@ def compact(
     `commit_relocation`.
     """
     done = CompactionResult()
-    if plan.groups and _DELETES not in log.notes.probed:
-        publisher.probe_service(log.stream, NO_ATTRIBUTES, deletes=True)
-        log.notes.probed.append(_DELETES)
+    if plan.groups:
+        publisher.probe_once(log.stream, log.notes, NO_ATTRIBUTES, deletes=True)
     drafts = [
         replace(draft(), operation="compact", removed=tuple(Removal(blob.name, blob.attempt) for blob in group.blobs))
         for group in plan.groups

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from azure_account.readback import Doubtful
     from azure_account.values import BlobProperties, Outcome
     from azureblob_source.log.entry import BlobEntry, LogEntry, Removal
+    from azureblob_source.log.stream_notes import StreamNotes
     from foundation.clock import Clock
 
 Admit: TypeAlias = "Callable[[str, LogEntry | None, Iterable[str]], None]"
@@ -133,6 +134,14 @@ class Publisher:
         if deletes and refused:
             step = "Nothing was committed. Grant the permission to delete; plain appends do not need it."
             raise ConfigurationError("delete", f"a trial blob {name}", refused, step)
+
+    def probe_once(
+        self, stream: str, notes: StreamNotes, attributes: BlobAttributes, *, deletes: bool, keeps: bool = False
+    ) -> None:
+        """As `probe_service`, unless the stream's notes say that the service allows it."""
+        if (attributes, deletes) not in notes.probed:
+            self.probe_service(stream, attributes, deletes=deletes, keeps=keeps)
+            notes.probed.append((attributes, deletes))
 
     def publish(self, entry: LogEntry, stream: str) -> list[Unpublishable]:
         """Make every blob of a committed entry of a stream visible. Returns those that cannot be.

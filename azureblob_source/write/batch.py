@@ -216,11 +216,12 @@ class BatchCommitter:
         """Try once, before anything is committed, what this write asks of the service beyond plain blobs."""
         attributes, keeps = self.plan.attributes, overwrite and self.plan.keep_replaced is not None
         if overwrite or attributes.tags or attributes.tier:
-            new = [stream for stream in streams if (attributes, overwrite) not in self.logs(stream).notes.probed]
-            check = partial(self.publisher.probe_service, attributes=attributes, deletes=overwrite, keeps=keeps)
-            _for_streams(check, new)
-            for stream in new:
-                self.logs(stream).notes.probed.append((attributes, overwrite))
+
+            def probe(stream: str) -> None:
+                notes = self.logs(stream).notes
+                self.publisher.probe_once(stream, notes, attributes, deletes=overwrite, keeps=keeps)
+
+            _for_streams(probe, streams)
 
     def _keep_schema(self, streams: Sequence[str]) -> None:
         """Put the writer schema beside each stream's log, before anything is committed that needs it."""
