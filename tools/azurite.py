@@ -154,13 +154,13 @@ def _of_npm(node: Path, arguments: tuple[str, ...], scheme: str = "http") -> Ite
         _end(process)
 
 
-def ports_of(process: subprocess.Popen[str], told: Callable[[str], object] = lambda _: None) -> dict[str, int]:
+def ports_of(process: subprocess.Popen[str], on_line: Callable[[str], object] = lambda _: None) -> dict[str, int]:
     """The ports that the process prints, of `Blob` and `Table`. Its later output is read too, so that it never blocks.
 
-    told: is called with each line, by a thread.
+    on_line: is called with each line, by a thread.
     """
     lines: SimpleQueue[str | None] = SimpleQueue()
-    threading.Thread(target=_read, args=(process, lines, told), name="azurite-output", daemon=True).start()
+    threading.Thread(target=_read, args=(process, lines, on_line), name="azurite-output", daemon=True).start()
     ports: dict[str, int] = {}
     output: deque[str] = deque(maxlen=20)
     while len(ports) < 2:  # noqa: PLR2004 - the services of _LISTENING
@@ -176,9 +176,9 @@ def ports_of(process: subprocess.Popen[str], told: Callable[[str], object] = lam
     return ports
 
 
-def _read(process: subprocess.Popen[str], lines: SimpleQueue[str | None], told: Callable[[str], object]) -> None:
+def _read(process: subprocess.Popen[str], lines: SimpleQueue[str | None], on_line: Callable[[str], object]) -> None:
     for line in process.stdout or ():
-        told(line)
+        on_line(line)
         lines.put(line)
     lines.put(None)
 

@@ -16,14 +16,13 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from tools.pythons import VERSIONS, find_python
+from tools.pythons import THIS, find_python
 from tools.setup import folder_of
-from tools.trial import SPARKS, TrialError, chosen_python, install, release, try_pair, wheels
+from tools.trial import TrialError, add_pairs, chosen_python, install, release, try_pairs, wheels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -121,11 +120,10 @@ def _install_native(python: Path) -> None:
 def tried(sparks: Iterable[str], pythons: Sequence[str]) -> list[Result]:
     """The wheels on each pair; the guides on one of each Spark."""
     found = []
-    for spark, python in product(sparks, pythons):
-        trial = try_pair(spark, python, with_guides=python == chosen_python(spark, pythons))
+    for trial in try_pairs(sparks, pythons):
         what = "trial, guides" if trial.with_guides else "trial"
         counted = (len(trial.passed), len(trial.failed), 0)
-        found.append(Result(spark, python, what, *counted, trial.seconds, ", ".join(trial.failed)))
+        found.append(Result(trial.spark, trial.python, what, *counted, trial.seconds, ", ".join(trial.failed)))
     return found
 
 
@@ -141,14 +139,12 @@ def table(results: Iterable[Result]) -> str:
 def main() -> int:
     """Run the parts and print the table. The exit code is 0 if all pass, else 1."""
     parser = argparse.ArgumentParser(description="Run the tests on each supported Spark and Python.")
-    parser.add_argument("--sparks", nargs="+", choices=SPARKS, default=[*SPARKS])
-    parser.add_argument("--pythons", nargs="+", choices=VERSIONS, default=[*VERSIONS])
+    add_pairs(parser)
     parser.add_argument("options", nargs="*", help="further options of pytest, after --")
     given = parser.parse_args()
     missing = [version for version in given.pythons if find_python(version) is None]
     there = [version for version in given.pythons if version not in missing]
-    this = ".".join(map(str, sys.version_info[:2]))
-    results = [run(part, given.options) for part in parts(given.sparks, there, this)] if there else []
+    results = [run(part, given.options) for part in parts(given.sparks, there, THIS)] if there else []
     results += tried(given.sparks, there)
     print(f"\n{table(results)}")
     for version in missing:

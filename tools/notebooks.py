@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from tools.azurite import running_azurite
 from tools.guides import packages_in
+from tools.pythons import THIS
 from tools.spark_session import spark_environment
 from tools.trial import SECONDS, Runner, TrialError
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 SECONDS_PER_CELL = 240
 LOCK = FOLDER.parent / "requirements" / "dev.lock"
-PYTHON = ".".join(map(str, sys.version_info[:2]))
 ACCOUNT = "AZURE_STORAGE_CONNECTION_STRING"
 JUPYTER = ("ipykernel", "nbclient")
 """What runs a notebook without a browser."""
@@ -55,7 +55,7 @@ def run_alone(path: Path) -> None:
     words = packages_in("\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown"))
     with tempfile.TemporaryDirectory(prefix="notebook-") as name, _account() as connection:
         copy = Path(shutil.copy(path, name))
-        runner = Runner(LOCK, PYTHON, Path(name), connection)
+        runner = Runner(LOCK, THIS, Path(name), connection)
         python = runner.python_with([*sorted(words), *JUPYTER])
         runner.run([python.with_name("jupyter-execute"), f"--timeout={SECONDS:.0f}", copy])
 

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 VERSIONS = ("3.11", "3.12", "3.13")
-"""Those that are supported."""
+"""The versions that are supported."""
+THIS = ".".join(map(str, sys.version_info[:2]))
+"""The version of the Python that runs."""
+
+
+def this_python() -> Path:
+    """The Python that runs, not that of its virtual environment."""
+    return Path(getattr(sys, "_base_executable", sys.executable))
 
 
 def find_python(version: str) -> Path | None:
@@ -37,7 +44,7 @@ def _is_of(version: str, full: str | None) -> bool:
 
 def _candidates(version: str) -> Iterator[Path]:
     """Of pyenv the versions themselves: its `python3.12` on the PATH runs only if that version is selected."""
-    yield Path(getattr(sys, "_base_executable", sys.executable))
+    yield this_python()
     if (on_path := shutil.which(f"python{version}")) is not None:
         yield Path(on_path)
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()

@@ -50,8 +50,8 @@ class Checkout:
         if self.changes:
             yield f"The tree differs from its commit: commit or remove {', '.join(self.changes)}."
         if len(set(self.versions.values())) > 1:
-            told = ", ".join(f"{version} in {place}" for place, version in self.versions.items())
-            yield f"The versions differ: {told}; make them equal."
+            differing = ", ".join(f"{version} in {place}" for place, version in self.versions.items())
+            yield f"The versions differ: {differing}; make them equal."
         if self.tagged not in {"", self.commit}:
             yield f"v{self.version} is the tag of another commit, {self.tagged[:12]}: raise the version."
         if not self.section:

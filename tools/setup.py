@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tools.java import JavaMissingError, require_java
 from tools.native import SOURCE, NativeMissingError, cargos, sources, with_cargo
 from tools.node import find_node
-from tools.pythons import find_python, full_version
+from tools.pythons import find_python, full_version, this_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,7 +89,7 @@ def _set_up_environment(part: str) -> None:
     if name not in locked:
         known = ", ".join([*GROUPS, *NPM, "native", *locked])
         raise SetupError(f"there is no part {name}; choose among {known}.")
-    python = find_python(version) if version else _this_python()
+    python = find_python(version) if version else this_python()
     if python is None:
         raise SetupError(f"{part} needs Python {version}, and none was found: put python{version} on the PATH.")
     folder = folder_of(part)
@@ -150,7 +150,7 @@ def _add_group(group: str) -> None:
 
 def _require_development() -> None:
     """Make .venv, if there is none of this Python, with uv in it."""
-    python = _this_python()
+    python = this_python()
     if not (DEVELOPMENT / "pyvenv.cfg").is_file() or _is_of_another_python(DEVELOPMENT, python):
         _make_environment(DEVELOPMENT, python)
         _fetch_uv()
@@ -205,11 +205,6 @@ def _npm_ci(folder: Path) -> None:
         raise SetupError("Node 18 or later is needed, and PyPI has none for this system: install Node and npm.")
     path = os.pathsep.join([str(node.program.parent), os.environ.get("PATH", "")])
     _run([*node.npm, "ci", "--loglevel=error"], cwd=folder, environment={**os.environ, "PATH": path})
-
-
-def _this_python() -> Path:
-    """The Python that runs, not that of its virtual environment."""
-    return Path(getattr(sys, "_base_executable", sys.executable))
 
 
 def _make_environment(folder: Path, base: Path) -> None:

@@ -28,7 +28,7 @@ from tools.reporting import wait_for
 from tools.sessions import kill_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import IO
 
     from tools.guide_programs import Guide
@@ -117,6 +117,13 @@ def try_pair(spark: str, python: str, *, with_guides: bool) -> Trial:
                 trial.step(guide.page, lambda guide=guide: runner.guide(guide))  # type: ignore[misc]
     trial.seconds = time.monotonic() - started
     return trial
+
+
+def try_pairs(sparks: Iterable[str], pythons: Sequence[str], *, guides: str = "once") -> Iterator[Trial]:
+    """Try each Spark with each Python. guides: on `all` of these pairs, `once` for each Spark, or on `none`."""
+    for spark, python in product(sparks, pythons):
+        once = guides == "once" and python == chosen_python(spark, pythons)
+        yield try_pair(spark, python, with_guides=once or guides == "all")
 
 
 class Runner:
@@ -293,19 +300,20 @@ def release(spark: str) -> str:
 def main() -> int:
     """Try the pairs. The exit code is 0 if all pass, else 1."""
     parser = argparse.ArgumentParser(description="Try the wheels of dist/ in empty environments.")
-    parser.add_argument("--sparks", nargs="+", choices=SPARKS, default=[*SPARKS])
-    parser.add_argument("--pythons", nargs="+", choices=VERSIONS, default=[*VERSIONS])
+    add_pairs(parser)
     parser.add_argument(
         "--guides", choices=("once", "all", "none"), default="once", help="for one Python of each Spark"
     )
     given = parser.parse_args()
-    trials = []
-    for spark, python in product(given.sparks, given.pythons):
-        of_spark = chosen_python(spark, given.pythons)
-        with_guides = given.guides == "all" or (given.guides == "once" and python == of_spark)
-        trials.append(try_pair(spark, python, with_guides=with_guides))
+    trials = list(try_pairs(given.sparks, given.pythons, guides=given.guides))
     print(f"\n{table(trials)}")
     return 1 if any(trial.failed for trial in trials) else 0
+
+
+def add_pairs(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select Sparks and Pythons, all by default."""
+    parser.add_argument("--sparks", nargs="+", choices=SPARKS, default=[*SPARKS])
+    parser.add_argument("--pythons", nargs="+", choices=VERSIONS, default=[*VERSIONS])
 
 
 def chosen_python(spark: str, pythons: Sequence[str]) -> str:

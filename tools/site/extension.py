@@ -25,6 +25,7 @@ from sphinx.util.nodes import make_refnode
 
 from tools.site.docstrings import Part, parts, rest, with_code
 from tools.site.faces import FACES, names_of
+from tools.site.reference import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
 
 
 NAME = re.compile(r"(\w+(?:\.\w+)*)(?:\(.*\))?")
-ALIAS = re.compile(
-    r"(?:TypeAliasForwardRef\(')?[\w.]+\.(\b(?:Count|Epoch|Form|Name|Natural|Options|Seconds|Wait)\b)(?:'\))?"
-)
+ALIAS = re.compile(rf"(?:TypeAliasForwardRef\(')?[\w.]+\.(\b(?:{'|'.join((*KINDS, 'Form'))})\b)(?:'\))?")
 LONGEST_DEFAULT = 60
 
 
