@@ -118,7 +118,9 @@ def age_of(given: str, option: str) -> timedelta:
     try:
         return timedelta(seconds=seconds()(given.strip()))
     except ValueError:
-        raise typer.BadParameter("it must be an age such as 30d, 12h or 90m", param_hint=f"'{option}'") from None
+        raise typer.BadParameter(
+            "it must be an age such as 30d, 12h or 90m, up to 36500d", param_hint=f"'{option}'"
+        ) from None
 
 
 def size_of(given: str, option: str) -> int:

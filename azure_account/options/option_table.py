@@ -224,8 +224,6 @@ def byte_size(minimum: int = 1, maximum: int | None = None) -> Parser[int]:
 
 
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
 _LONGEST = 36_500 * _MILLISECONDS["d"]
 
 
@@ -255,8 +253,8 @@ def interval() -> Parser[timedelta]:
     def read(value: str) -> timedelta:
         short = re.sub(r"(?<=[dhms])(?:ays?|ours?|in(?:utes?)?|ec(?:onds?)?)$", "", value.strip().lower())
         found = 0 if short.isdigit() else _duration(short, "s")
-        if not 0 < found <= _LONGEST:
-            raise ValueError("it has no unit, is zero or is out of range")
+        if found == 0:
+            raise ValueError("it has no unit, or is zero")
         return timedelta(milliseconds=found)
 
     return Parser("an interval such as `7 days` or `12h`", read)
@@ -276,7 +274,7 @@ def _duration(value: str, default_unit: str) -> int:
     match = re.fullmatch(r"(\d+)\s*(ms|s|min|m|h|d|)", value.lower())
     if match is None:
         raise ValueError
-    return int(match[1]) * _MILLISECONDS[match[2] or default_unit]
+    return _within(int(match[1]) * _MILLISECONDS[match[2] or default_unit], 0, _LONGEST)
 
 
 def _within(value: int, minimum: int, maximum: int | None) -> int:

@@ -135,6 +135,8 @@ def test_values_are_parsed(parser: Parser[object], raw: str, expected: object) -
         (interval(), "7"),
         (interval(), "0 days"),
         (interval(), "5 years"),
+        (interval(), "36501 days"),
+        (seconds(), "99999999999d"),
         (interval(), "99999999999 days"),
         (seconds(maximum=10), "1m"),
         (one_of("a", "b"), "c"),
