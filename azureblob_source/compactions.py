@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from azure_account.location import Location
 from azureblob_source.address import stream_of
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.compaction import (
@@ -22,6 +23,7 @@ from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import refresh_table
+from foundation.arguments import Natural, Wait, checked
 from foundation.clock import SYSTEM_CLOCK, utc
 
 if TYPE_CHECKING:
@@ -29,20 +31,21 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
+else:
+    SparkSession = object  # any session, of Spark Connect too; the module is imported without Spark
 
-    from azure_account.location import Location
 
-
+@checked
 def compact_stream(
     where: Location,
     *,
-    older_than: timedelta = timedelta(0),
-    most_bytes: int | None = None,
+    older_than: Wait = 0.0,
+    most_bytes: Natural | None = None,
     spark: SparkSession | None = None,
 ) -> CompactionResult:
     """Compact a stream until nothing is left to join; returns what was done.
 
-    where: the stream, `container/stream`, and the account. older_than: only what was committed so long ago.
+    where: the stream, `container/stream`, and the account. older_than: seconds; only what was committed so long ago.
     most_bytes: about so much is read, and the rest is left to the next call; None for no limit.
     spark: whose tasks read and stage the blobs, one for each new blob, while the log is changed from here; None reads
     them in this process.
@@ -51,7 +54,7 @@ def compact_stream(
     """
     stream = stream_of(where.path, where)
     log = CommitLog(where.open(), stream)
-    rules = CompactionRules(utc(SYSTEM_CLOCK) - older_than, most_bytes=most_bytes)
+    rules = CompactionRules(utc(SYSTEM_CLOCK) - timedelta(seconds=older_than), most_bytes=most_bytes)
     stage = None if spark is None else partial(_staged_by_tasks, spark, where)
     publisher, done = Publisher(log.container), CompactionResult()
     draft = partial(new_draft, SYSTEM_CLOCK, None)

@@ -14,7 +14,7 @@ from azureblob_source.log.restore import restore
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import refresh_table
 from azureblob_source.maintenance.restoring import restored_version
-from foundation.arguments import Epoch, Natural, checked
+from foundation.arguments import Epoch, Natural, Seconds, checked
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import AzureBlobError
 
@@ -27,14 +27,14 @@ def restore_stream(
     *,
     version: Natural | None = None,
     time: datetime | None = None,
-    keep_replaced: timedelta | None = None,
+    keep_replaced: Seconds | None = None,
     epoch: Epoch | None = None,
 ) -> int | None:
     """Make live again what a stream had at a version or a time; returns the version that does so.
 
     where: the stream, `container/stream`, and the account. version: of its log; or time: the last version committed up
-    to it, in UTC if it has no zone. keep_replaced: for how long what is deleted can be read and
-    restored in turn, as of option `keepReplaced`. epoch: of the stream's writer, if it has one.
+    to it, in UTC if it has no zone. keep_replaced: seconds for which what is deleted can be read
+    and restored in turn, as of option `keepReplaced`. epoch: of the stream's writer, if it has one.
 
     None if nothing else is live. What has come since then is deleted, and so is what writers commit meanwhile; their
     queries go on after their last batch. A streaming read that has read it keeps it, one that has not leaves it out.
@@ -47,7 +47,8 @@ def restore_stream(
     stream = stream_of(where.path, where)
     log = CommitLog(where.open(), stream)
     publisher = Publisher(log.container)
-    draft = replace(new_draft(SYSTEM_CLOCK, epoch), keep=keep_replaced)
+    keep = None if keep_replaced is None else timedelta(seconds=keep_replaced)
+    draft = replace(new_draft(SYSTEM_CLOCK, epoch), keep=keep)
     entry = restore(log, restored_version(log, version, time), draft, publisher)
     try:
         refresh_table(log, new_draft(SYSTEM_CLOCK, epoch), publisher)

@@ -48,10 +48,12 @@ class Range:
         return (value > self.least if self.above else value >= self.least) and value <= self.most
 
     def __str__(self) -> str:
-        if self.most < math.inf:
+        if self.above:
+            limits = f"above {self.least:g}" + (f", at most {self.most}" if self.most < math.inf else "")
+        elif self.most < math.inf:
             limits = f"from {self.least:g} to {self.most}"
         else:
-            limits = f"above {self.least:g}" if self.above else f"of at least {self.least:g}"
+            limits = f"of at least {self.least:g}"
         return f"{self.unit} {limits}".strip()
 
 
@@ -68,8 +70,10 @@ class OptionTexts:
 Count = Annotated[int, Range(1)]
 Natural = Annotated[int, Range(0)]
 Epoch = Natural
-Seconds = Annotated[float, Range(0, above=True, unit="of seconds")]
-Wait = Annotated[float, Range(0, unit="of seconds")]
+_LONGEST = 1_000_000_000
+"""Seconds, 31 years: about the longest that times of today and waits of threads can be added to."""
+Seconds = Annotated[float, Range(0, _LONGEST, above=True, unit="of seconds")]
+Wait = Annotated[float, Range(0, _LONGEST, unit="of seconds")]
 Name = Annotated[str, NotBlank()]
 Options = Annotated[Mapping[str, str], OptionTexts()]
 
@@ -263,7 +267,7 @@ def _fit_number(value: Any, hint: type, *, read: bool) -> Any:
             found = operator.index(value)
         else:
             _require(isinstance(value, bool) if hint is bool else _is_real(value), wanted)
-            found = value
+            found = value if isinstance(value, int | float) else float(value)  # of numpy, or a Decimal
         _require(hint is not float or math.isfinite(found), wanted)
     except (KeyError, OverflowError, TypeError, ValueError):
         raise _MisfitError(wanted) from None

@@ -29,6 +29,7 @@ PUBLIC = (
     "adjunct_store.spark",
     "azure_account",
     "azureblob_source.audits",
+    "azureblob_source.compactions",
     "azureblob_source.epochs",
     "azureblob_source.restores",
     "azureblob_source.reverts",
@@ -148,7 +149,18 @@ def _functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 FUNCTIONS = dict(_functions())
 del FUNCTIONS["rocksdb_checkpoint"]  # its argument is of an optional package: see test_rocksdb.py
-WITHOUT_SPARK = {"checkpoints", "open_epoch", "open_state", "plan_sweep", "revert_batches", "set_keep", "verify"}
+WITHOUT_SPARK = {
+    "audit_stream",
+    "checkpoints",
+    "compact_stream",
+    "open_epoch",
+    "open_state",
+    "plan_sweep",
+    "restore_stream",
+    "revert_batches",
+    "set_keep",
+    "verify",
+}
 """Functions that are called with what their annotations allow, too."""
 
 

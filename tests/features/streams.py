@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -337,8 +337,7 @@ def _kept(place: Place) -> list[int]:
 
 
 def _compact(place: Place) -> None:
-    """Also what was committed in this second."""
-    compact_stream(place.at("flights"), older_than=timedelta(minutes=-1))
+    compact_stream(place.at("flights"))
 
 
 def _compacted(place: Place) -> tuple[list[int], int]:

@@ -64,7 +64,7 @@ def test_a_text_that_is_a_number_is_read_where_a_number_belongs(given: dict[str,
     ("given", "message"),
     [
         ({"count": 0}, "count of Job is 0: give a whole number of at least 1."),
-        ({"seconds": float("nan")}, "seconds of Job is nan: give a number of seconds above 0."),
+        ({"seconds": float("nan")}, "seconds of Job is nan: give a number of seconds above 0, at most 1000000000."),
         ({"folder": 5}, "folder of Job is 5: give a path or a text."),
         ({"kind": "outer"}, "kind of Job is 'outer': give 'inner' or 'left'."),
         ({"any_": []}, "any_ of Job is of type list: give a dictionary."),
