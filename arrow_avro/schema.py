@@ -87,10 +87,9 @@ def parse(text: str, *, reading: bool = False, option: str = "avroSchema") -> Av
 
     try:
         raw = json.loads(text)
-        check_json_depth(raw)
+        schema = _made(raw, Rules.READ if reading else Rules.WRITE, given=True)
         if not reading:
             parse_schema(raw)
-        return _made(raw, Rules.READ if reading else Rules.WRITE, given=True)
     except UnsupportedSchemaError as cause:
         raise ConfigurationError(f"the schema in option {option} {cause}. Give one without that.") from cause
     except (*_MALFORMED, SchemaParseException, UnknownType) as cause:
@@ -98,6 +97,7 @@ def parse(text: str, *, reading: bool = False, option: str = "avroSchema") -> Av
         raise ConfigurationError(
             f"Option `{option}` is not a valid Avro schema: {detail.rstrip('.')}. Correct the schema text."
         ) from cause
+    return schema
 
 
 def header_schema(text: str, *, blob: str) -> AvroSchema:

@@ -207,6 +207,7 @@ def integer(minimum: int, maximum: int | None = None) -> Parser[int]:
     return Parser(f"an integer {limits}", lambda value: _within(int(value), minimum, maximum))
 
 
+_MOST_BYTES = 2**63 - 1
 _BYTE_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -217,7 +218,7 @@ def byte_size(minimum: int = 1, maximum: int | None = None) -> Parser[int]:
         match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", value.lower())
         if match is None:
             raise ValueError
-        return _within(int(match[1]) * _BYTE_UNITS[match[2]], minimum, maximum)
+        return _within(int(match[1]) * _BYTE_UNITS[match[2]], minimum, maximum or _MOST_BYTES)
 
     limits = f"{minimum} to {maximum}" if maximum is not None else f"at least {minimum}"
     return Parser(f"a number of bytes such as `10485760`, `10MiB` or `64k` ({limits})", read)
@@ -265,7 +266,10 @@ def instant() -> Parser[datetime]:
 
     def read(value: str) -> datetime:
         found = datetime.fromisoformat(value.upper())
-        return (found.replace(tzinfo=UTC) if found.tzinfo is None else found).astimezone(UTC)
+        try:
+            return (found.replace(tzinfo=UTC) if found.tzinfo is None else found).astimezone(UTC)
+        except OverflowError:
+            raise ValueError("in UTC it is before the year 1 or after 9999") from None
 
     return Parser("a time such as `2013-01-31`, `2013-01-31T12:00:00Z` or `2013-01-31T12:00:00+01:00`", read)
 

@@ -170,6 +170,10 @@ def test_a_schema_can_be_pickled() -> None:
         "3",
         "[]",
         '"unknown"',
+        '{"type":1}',
+        '{"type":"record","name":1,"fields":[]}',
+        '{"type":"record","name":"a","fields":1}',
+        '{"type":"enum","name":"a","symbols":1}',
         '{"type":"record","name":"a b","fields":[]}',
         '{"type":"record","name":"a","fields":[{"name":"x"}]}',
         '{"type":"record","name":"a"}',
@@ -181,8 +185,9 @@ def test_a_schema_can_be_pickled() -> None:
     ],
 )
 def test_a_malformed_schema_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="Option `avroSchema` is not a valid Avro schema"):
+    with pytest.raises(ConfigurationError, match="Option `avroSchema` is not a valid Avro schema") as raised:
         avro_schema.parse(text)
+    assert "iterable" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

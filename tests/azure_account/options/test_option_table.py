@@ -12,6 +12,7 @@ from azure_account.options.option_table import (
     Parser,
     boolean,
     byte_size,
+    instant,
     integer,
     interval,
     milliseconds,
@@ -127,6 +128,9 @@ def test_values_are_parsed(parser: Parser[object], raw: str, expected: object) -
         (byte_size(), "-1"),
         (byte_size(), "1.5k"),
         (byte_size(maximum=10), "11"),
+        (byte_size(), "8388608t"),
+        (instant(), "0001-01-01T00:00:00+14:00"),
+        (instant(), "9999-12-31T23:59:59-14:00"),
         (integer(1), "0"),
         (integer(1, 5), "6"),
         (integer(1), "x"),
@@ -137,7 +141,6 @@ def test_values_are_parsed(parser: Parser[object], raw: str, expected: object) -
         (interval(), "5 years"),
         (interval(), "36501 days"),
         (seconds(), "99999999999d"),
-        (interval(), "99999999999 days"),
         (seconds(maximum=10), "1m"),
         (one_of("a", "b"), "c"),
         (text(), ""),
@@ -149,7 +152,7 @@ def test_malformed_values_are_refused(parser: Parser[object], raw: str) -> None:
         parser(raw)
 
 
-@given(st.integers(1, 2**50), st.sampled_from(["", "k", "M", "g", "KiB", "mb"]))
+@given(st.integers(1, 2**33 - 1), st.sampled_from(["", "k", "M", "g", "KiB", "mb"]))
 def test_a_size_is_its_number_times_its_unit(number: int, unit: str) -> None:
     factor = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}[unit[:1].lower()]
     assert number * factor == byte_size()(f"{number}{unit}")
