@@ -5,7 +5,8 @@ token service each time. Here a token is fetched again
 
 - when its end is near: in the background of other threads, which go on with the old one, and at most every 30 s;
 - when it has ended: all threads wait for one fetch;
-- when the service has refused it, at most every 5 s, by a new credential: the old one would give the same token again.
+- when the service has refused it, at most every 5 s, by a new credential: the old one would give the same token again;
+- when the service asks for one of another tenant, which later ones are of, too.
 
 A request for a token is part of the attempt that needs it: it ends with that, or after `requestTimeoutMs`, and the
 retry loop repeats it.
@@ -45,12 +46,16 @@ _JWT = re.compile(r"eyJ[\w.-]{16,}")
 
 @dataclass
 class _Held:
-    """A token, when it was fetched, and when the last fetch that should replace it began. In monotonic seconds."""
+    """A token, when it was fetched, and when the last fetch that should replace it began. In monotonic seconds.
+
+    tenant: that was asked for; None for the credential's own.
+    """
 
     token: AccessTokenInfo
     fetched: float
     asked: float
     life: float
+    tenant: str | None
 
 
 class Tokens:
@@ -84,9 +89,9 @@ class Tokens:
 
         options: with `tenant_id` or `claims` if the service has refused the token: it answered with a challenge.
         """
-        refused = bool(options and (options.get("tenant_id") or options.get("claims")))
+        options = options or {}
         held = self._held.get(scopes)
-        if held is not None and not self._must_wait(held, refused=refused):
+        if held is not None and not self._must_wait(held, options):
             if self._is_due(held) and self._lock.acquire(blocking=False):
                 try:
                     return self._refreshed(scopes, options, held)
@@ -98,20 +103,23 @@ class Tokens:
             raise NoTokenError(AttemptTimeoutError("another thread waits for a token"), None)
         try:
             held = self._held.get(scopes)
-            if held is not None and not self._must_wait(held, refused=refused):
+            if held is not None and not self._must_wait(held, options):
                 return held.token
-            return self._fetch(scopes, options, with_new_credential=refused)
+            return self._fetch(scopes, options)
         finally:
             self._lock.release()
 
-    def _must_wait(self, held: _Held, *, refused: bool) -> bool:
-        """Whether the token cannot be used: it has ended, or it was refused and is not a new one."""
+    def _must_wait(self, held: _Held, options: TokenRequestOptions) -> bool:
+        """Whether the token cannot be used: it has ended, or it was refused and is of another tenant or not new."""
+        tenant = options.get("tenant_id")
+        if tenant and tenant != held.tenant:
+            return True
         age = self._clock.monotonic() - held.fetched
         if held.life <= 0:  # by this host's clock, which is wrong then
             return age > REFRESH_INTERVAL_SECONDS
         if held.token.expires_on - self._clock.now() < min(_END_SECONDS, held.life / 10):
             return True
-        return refused and age > REFUSED_INTERVAL_SECONDS
+        return _is_refused(options) and age > REFUSED_INTERVAL_SECONDS
 
     def _is_due(self, held: _Held) -> bool:
         if self._clock.monotonic() - held.asked < REFRESH_INTERVAL_SECONDS:
@@ -119,36 +127,37 @@ class Tokens:
         now, refresh_on = self._clock.now(), held.token.refresh_on
         return held.token.expires_on - now < REFRESH_SECONDS or (refresh_on is not None and refresh_on <= now)
 
-    def _refreshed(self, scopes: tuple[str, ...], options: TokenRequestOptions | None, held: _Held) -> AccessTokenInfo:
+    def _refreshed(self, scopes: tuple[str, ...], options: TokenRequestOptions, held: _Held) -> AccessTokenInfo:
         """A newer token, or this one, which has not ended, if there is none."""
         newest = self._held[scopes]
         if newest is not held:  # another thread was faster
             return newest.token
         held.asked = self._clock.monotonic()
         try:
-            return self._fetch(scopes, options, with_new_credential=False)
+            return self._fetch(scopes, options)
         except (NoTokenError, AzureBlobError):
             return held.token
 
-    def _fetch(
-        self, scopes: tuple[str, ...], options: TokenRequestOptions | None, *, with_new_credential: bool
-    ) -> AccessTokenInfo:
+    def _fetch(self, scopes: tuple[str, ...], options: TokenRequestOptions) -> AccessTokenInfo:
         self.requested += 1
+        held, is_refused = self._held.get(scopes), _is_refused(options)
+        tenant = options.get("tenant_id") or (None if held is None else held.tenant)
+        wanted: TokenRequestOptions = {**options, "tenant_id": tenant} if tenant else options
         # An answer that asks to wait stays: until then `azure.identity` repeats it without a request.
         if self._answer is not None and self._answer.status not in RETRYABLE_STATUS:
             self._answer = None
         try:
-            if with_new_credential:
+            if is_refused:
                 self._credential = self._make(self._note)
             with limited_part(self._limit):
-                token: AccessTokenInfo = self._credential.get_token_info(*scopes, options=options or {})
+                token: AccessTokenInfo = self._credential.get_token_info(*scopes, options=wanted)
         except AzureBlobError:
             raise
         except Exception as error:
             raise NoTokenError(error, self._answer) from error
         self._answer = None
         now = self._clock.monotonic()
-        self._held[scopes] = _Held(token, now, now, token.expires_on - self._clock.now())
+        self._held[scopes] = _Held(token, now, now, token.expires_on - self._clock.now(), tenant)
         return token
 
     def _note(self, answer: Any) -> None:
@@ -159,6 +168,10 @@ class Tokens:
         self._answer = TokenAnswer(
             int(response.status_code), _words_of(response), retry_after_seconds(headers, self._clock.now())
         )
+
+
+def _is_refused(options: TokenRequestOptions) -> bool:
+    return bool(options.get("tenant_id") or options.get("claims"))
 
 
 def _words_of(response: Any) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCOPE = "https://storage.azure.com/.default"
-REFUSED: Any = {"tenant_id": "t"}
+REFUSED: Any = {"claims": "c"}
 
 
 class Source:
@@ -31,6 +31,7 @@ class Source:
         self.fault: Exception | None = None
         self.answer: Any = None
         self.waits: Callable[[], None] = lambda: None
+        self.tenants: list[str | None] = []
 
     def make(self, note: Callable[[Any], None]) -> Source:
         self.made += 1
@@ -39,6 +40,7 @@ class Source:
 
     def get_token_info(self, *scopes: str, options: Any = None) -> AccessTokenInfo:
         assert (SCOPE,) == scopes
+        self.tenants.append((options or {}).get("tenant_id"))
         self.waits()
         if self.answer is not None:
             self._note(SimpleNamespace(http_response=self.answer))
@@ -108,6 +110,20 @@ def test_a_refused_token_is_replaced_by_another_credential_unless_it_is_new(
     clock.advance(6)
     assert ("t2", 2) == (tokens.get_token_info(SCOPE, options=REFUSED).token, source.made)
     assert "t2" == tokens.get_token_info(SCOPE, options=REFUSED).token
+
+
+def test_a_token_of_the_tenant_that_the_service_asks_for_is_fetched_at_once_and_again(
+    tokens: Tokens, source: Source, clock: ManualClock
+) -> None:
+    """As with `az login` of a guest, whose default tenant is not that of the account."""
+    elsewhere: Any = {"tenant_id": "elsewhere"}
+    tokens.get_token_info(SCOPE)
+    for _ in range(2):
+        assert "t2" == tokens.get_token_info(SCOPE, options=elsewhere).token
+    assert "t2" == tokens.get_token_info(SCOPE).token
+    clock.advance(3400)
+    assert "t3" == tokens.get_token_info(SCOPE).token
+    assert [None, "elsewhere", "elsewhere"] == source.tenants
 
 
 def test_a_token_that_has_ended_by_a_wrong_clock_is_not_asked_for_by_each_request(
