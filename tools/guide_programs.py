@@ -6,6 +6,7 @@ page ──blocks──► program as it stands, but for account and folders ─
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -56,8 +57,8 @@ class Guide:
     def program(self, folder: Path) -> str:
         """The program as it stands, but for the account, which is that of the environment, and its folders."""
         code = self.before + "\n".join(python_blocks(page)[number] for page, number in self.blocks)
-        code = with_account(code, {}).replace("/mnt/", f"{folder}/")
-        return code.replace("/tmp/", f"{folder}/tmp/")  # noqa: S108 - the guides'
+        places = {"/mnt/": f"{folder}/", "/tmp/": f"{folder}/tmp/"}  # noqa: S108 - the guides'
+        return re.sub("|".join(places), lambda found: places[found[0]], with_account(code, {}))
 
 
 def _first(page: str, prints: str = "", before: str = "") -> Guide:
@@ -79,7 +80,7 @@ GUIDES = (
     _first("docs/CONTROL_MESSAGES.md", before=SESSION),
     Guide("docs/COORDINATION.md", (("docs/COORDINATION.md", 0),), serves=("EWR", "JFK", "LGA")),
     Guide("docs/PIPELINE.md", (("docs/PIPELINE.md", 0),), arguments=("driver-1",)),
-    Guide("docs/PIPELINE.md", (("docs/PIPELINE.md", -1),)),
+    Guide("docs/PIPELINE.md", (("docs/PIPELINE.md", -1),), arguments=("now",)),
     _after(README, "docs/from/SPARK_AVRO.md"),
     _after(README, "docs/from/DELTA.md", "| 19|"),
     _after(README, "docs/from/SAMZA.md"),
