@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # The process id is part of the key: a forked process must not use connections and locks of its parent.
 _accounts: dict[tuple[int, AccountSettings], StorageAccount] = {}
+_MOST_ACCOUNTS = 32
+"""Those used last are kept: each has open connections, and a SAS that is renewed makes another one."""
 _lock = threading.Lock()
 _lock_owner = os.getpid()
 
@@ -43,11 +45,14 @@ def connect(settings: AccountSettings) -> StorageAccount:
     """The account of these settings. Makes no request; calls after the first one are cheap. Thread-safe."""
     with _own_lock():
         key = (os.getpid(), settings)
-        if key not in _accounts:
-            for stale in [old for old in _accounts if old[0] != key[0]]:
+        account = _accounts.pop(key, None)
+        if account is None:
+            account = _new_account(settings)
+            own = [old for old in _accounts if old[0] == key[0]]
+            for stale in _accounts.keys() - own[1 - _MOST_ACCOUNTS :]:
                 del _accounts[stale]
-            _accounts[key] = _new_account(settings)
-        return _accounts[key]
+        _accounts[key] = account
+        return account
 
 
 def _own_lock() -> threading.Lock:

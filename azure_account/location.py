@@ -6,6 +6,7 @@ import os
 import threading
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import ceil
 from typing import TYPE_CHECKING
 
 from azure_account.account import StorageAccount
@@ -87,12 +88,13 @@ class Location:
     def within(self, seconds: float) -> Self:
         """A location as this one, whose requests are repeated for at most `seconds` if there is no answer.
 
-        By default they are repeated for two minutes, so a longer time changes nothing.
+        Whole ones, rounded up, as each number has an account of its own. By default requests are repeated for two
+        minutes, so a longer time changes nothing.
         """
         if seconds >= _RETRY_SECONDS:
             return self
         others = {name: value for name, value in self.options.items() if name.lower() != _RETRY_DEADLINE.lower()}
-        return replace(self, options={**others, _RETRY_DEADLINE: f"{1 + int(1000 * seconds)}"})
+        return replace(self, options={**others, _RETRY_DEADLINE: f"{1000 * max(1, ceil(seconds))}"})
 
     def open(self) -> BlobContainer:
         """The container. Makes no request; calls after the first one are cheap. `ConfigurationError` as `connect`."""

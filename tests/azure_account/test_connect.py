@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import subprocess
 import sys
 import threading
 import uuid
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -85,6 +87,16 @@ def test_settings_that_are_equal_have_one_account() -> None:
         accounts = list(pool.map(lambda _: connect(settings), range(32)))
     assert {id(accounts[0])} == {id(account) for account in accounts}
     assert connect(settings_for(2)) is not accounts[0]
+
+
+def test_accounts_that_were_not_used_for_long_are_let_go() -> None:
+    """Each SAS that is renewed makes another account, which keeps its connections."""
+    used = connect(settings_for(1))
+    renewed = [weakref.ref(connect(settings_for(port))) for port in range(2, 80) if connect(settings_for(1)) is used]
+    gc.collect()
+    there = [account() is not None for account in renewed]
+    assert 31 == sum(there)
+    assert all(there[-31:])
 
 
 FORK = """

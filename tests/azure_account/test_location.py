@@ -77,5 +77,5 @@ def test_what_is_no_location_is_refused(where: Any, options: Any, message: str) 
 
 def test_within_a_time_no_longer_than_two_minutes_requests_are_repeated_for_less() -> None:
     location = Location("box/stores/planes", {"accountName": "a", "RETRYDEADLINEMS": "9"})
-    assert {"accountName": "a", "retryDeadlineMs": "2501"} == location.within(2.5).options
+    assert {"accountName": "a", "retryDeadlineMs": "3000"} == location.within(2.5).options == location.within(3).options
     assert location is location.within(120) is location.within(float("inf"))
