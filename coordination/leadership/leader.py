@@ -117,8 +117,6 @@ class LeaderElector:
         if any(thread.is_alive() for thread in self._threads):
             target = self._election.lease.target
             logger.error("the election for %s has not ended for %.0f s: its listener hangs", target, within)
-            return
-        self._over.set()
 
     def leads(self) -> bool:
         """Whether this process leads at this moment. True at most until a margin before the lease can expire."""
@@ -135,6 +133,8 @@ class LeaderElector:
             act()
         except BaseException as error:  # noqa: BLE001 - a thread that ends without notice ends the elector in silence
             self._fail(error)
+        if act == self._elect:  # it ends after all calls of the listener
+            self._over.set()
 
     def _elect(self) -> None:
         step = self._first_step

@@ -122,8 +122,8 @@ class _QueryRunner(ABC, Generic[P]):
         or the elector fails. membership: the one whose listener this is.
         """
         self._leave, self._metrics, over = membership.stop, membership.metrics, threading.Event()
-        self._waits.watch(over)
         membership.start()
+        self._waits.watch(over)
         try:
             while not self._ended:
                 self._start_next()

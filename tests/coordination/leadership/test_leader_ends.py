@@ -114,6 +114,7 @@ def test_a_listener_that_raises_in_on_elected_ends_the_elector_and_others_lead_a
     wait_for(lambda: ended(leader))
     assert ["elected", "deposed", "failed"] == recorder.kinds
     assert error is recorder.calls[2]
+    wait_for(lambda: f"one of box/{BLOB}-waits" not in {thread.name for thread in threading.enumerate()})
     assert not leased(account)
     elector(electors, account, other, "other")
     wait_for(lambda: other.calls)

@@ -16,7 +16,7 @@ from coordination.metrics import ProcessorMetrics
 from coordination.spark import LeaderQuery, QueryLimits, TaskQueries, queries
 from coordination.spark.task_states import Finished, Preparing
 from foundation.clock import Clock, ManualClock
-from foundation.errors import FencedError, TransientError
+from foundation.errors import ConfigurationError, FencedError, TransientError
 from tools.reporting import wait_for
 
 if TYPE_CHECKING:
@@ -683,6 +683,22 @@ def test_a_failure_of_the_coordinator_is_raised() -> None:
 
     assert driver.ended()
     assert "tables are not permitted" == str(driver.error)
+
+
+def test_a_membership_that_does_not_start_leaves_no_thread() -> None:
+    """A program that tries again every few seconds would run out of them."""
+
+    class Refused:
+        metrics = ProcessorMetrics("flights", "one")
+        stop = None
+
+        def start(self) -> None:
+            raise ConfigurationError("403")
+
+    before = threading.active_count()
+    with pytest.raises(ConfigurationError):
+        TaskQueries(lambda *_: Query("a", 1)).run(cast("Any", Refused()))
+    assert before >= threading.active_count()
 
 
 def test_the_leader_runs_the_query_in_its_epoch() -> None:
