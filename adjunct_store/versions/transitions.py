@@ -44,7 +44,8 @@ class Publication:
     tombstones: int = 0
 
 
-_FILLS_OF_A_TENURE = 1_000_000
+_FILLS_OF_A_TENURE = 1_000_000_000
+"""A fill each second for thirty years: a count that overflowed would be taken for a later tenure."""
 
 
 def tenure(manifest: Manifest) -> int:
@@ -57,7 +58,7 @@ def taken_over(
 ) -> Manifest:
     """Another fill has the store, with the next epoch. query: which fills the current generation; "" if none does.
 
-    epoch: the one that the fill was given. The store's begins with it, and counts the fills: 17 becomes 17000000.
+    epoch: the one that the fill was given. The store's begins with it, and counts the fills: 17 becomes 17000000000.
     """
     least = 0 if epoch is None else epoch * _FILLS_OF_A_TENURE
     changed = replace(

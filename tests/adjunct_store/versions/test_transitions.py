@@ -47,7 +47,10 @@ def test_the_epoch_of_a_fill_begins_with_the_one_that_it_was_given_and_always_ri
     again = taken_over(first, "x", 0.0, epoch=17)
     later = taken_over(again, "y", 0.0, epoch=18)
     unasked = taken_over(later, "z", 0.0)
-    assert [17_000_000, 17_000_001, 18_000_000, 18_000_001] == [each.epoch for each in (first, again, later, unasked)]
+    epochs = [each.epoch - 17_000_000_000 for each in (first, again, later, unasked)]
+    assert [0, 1, 1_000_000_000, 1_000_000_001] == epochs
+    many = replace(first, epoch=first.epoch + 500_000_000)  # one each second of 15 years
+    assert 17 == tenure(taken_over(many, "w", 0.0, epoch=17))
     assert [0, 17, 17, 18, 18] == [tenure(each) for each in (registered(), first, again, later, unasked)]
 
 
