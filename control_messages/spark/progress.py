@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -189,14 +190,14 @@ def _awaited(query: StreamingQuery, inputs: Iterable[str] | Mapping[str, int] | 
 class _Wait:
     """Waits for the end of the inputs of a query.
 
-    seen: the time of the progress that was looked at last. caught_up: the query has read
-    all that there was, or has not ended; until then an end may be one of an earlier run. is_over: the inputs have
-    ended. reported: when (monotonic seconds) it was last said what the wait is for.
+    seen: batch and time of the progress that was looked at last. caught_up: the query has read all that there was, or
+    has not ended; until then an end may be one of an earlier run. is_over: the inputs have ended. reported: when
+    (monotonic seconds) it was last said what the wait is for.
     """
 
     query: StreamingQuery
     expected: dict[str, int]
-    seen: str = ""
+    seen: tuple[int, str] | None = None
     caught_up: bool = False
     is_over: bool = False
     clock: Clock = SYSTEM_CLOCK
@@ -208,14 +209,16 @@ class _Wait:
     def over(self) -> bool:
         """Look at the batches since the last call. `ValueError` if the end that is awaited cannot come.
 
-        The state, which takes jobs of Spark to read, is read only if a batch had an end, and at first.
+        The state, which takes jobs of Spark to read, is read at first, and after that only if a batch had an end, or
+        Spark has dropped what it had of a batch.
         """
-        new = [each for each in self.query.recentProgress if each["timestamp"] > self.seen]
-        idle = _is_idle(self.query)
-        self.seen = max((each["timestamp"] for each in new), default=self.seen)
+        recent = [(each["batchId"], each["timestamp"], each) for each in reversed(self.query.recentProgress)]
+        new = list(takewhile(lambda each: each[:2] != self.seen, recent))  # times may go back
+        dropped, idle = len(new) == len(recent) > 0, _is_idle(self.query)
+        self.seen = new[0][:2] if new else self.seen
         if self.clock.monotonic() - self.reported >= _REPORT_SECONDS:
             self._report()
-        if not (any(map(self._has_end, new)) if self.caught_up else new or idle):
+        if not (dropped or any(self._has_end(each) for *_, each in new) if self.caught_up else new or idle):
             return False
         ended = self.ended()
         self.is_over = ended and (self.caught_up or idle)
