@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from azure_account.readback import request_and_read_back
 from azure_account.values import IF_ABSENT, NO_ATTRIBUTES, BlobAttributes, Condition, Conflict, Done, Unknown
-from foundation.errors import CorruptError, NotFoundError, TransientError
+from foundation.errors import ConflictError, CorruptError, NotFoundError, TransientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,17 +86,22 @@ class DocumentBlob(Generic[D]):
 
         The write id must be one that no other write has. None if the document has changed: read it again.
         `TransientError` if the outcome stays unknown: then it may take effect as long as nothing else changes it.
+        `ConflictError` if the document has not changed and yet is protected, such as by a lease.
         """
-        condition = IF_ABSENT if before is None else Condition(if_match=before)
+        condition, lost = IF_ABSENT if before is None else Condition(if_match=before), False
 
         def request() -> Done | Doubtful:
             return self.container.put(self.blob, self.to_json(document), self.attributes, condition=condition)
 
         def read_back(answer: Doubtful) -> Stored[D] | Conflict | None:
-            stored = self.read()
+            nonlocal lost
+            lost, stored = lost or isinstance(answer, Unknown), self.read()
             if stored is not None and stored.document.write_id == document.write_id:
                 return stored
             unchanged = before == (None if stored is None else stored.etag)
+            if unchanged and not lost and before is not None and isinstance(answer, Conflict):
+                step = "Break the lease of the blob, if it has one: who has acquired it keeps it from being written."
+                raise ConflictError("write", f"{self.kind} {self.blob}", answer.reason, step)
             return None if isinstance(answer, Unknown) and unchanged else Conflict()
 
         def unresolved(answer: Doubtful) -> AzureBlobError:

@@ -164,7 +164,11 @@ class DocumentOwner(Generic[O]):
     def replace(self, document: O) -> bool:
         """Replace the document as it was last read. False if it was changed since: `refresh`. Errors of `write`."""
         self._unknown.append(document)  # also if False: it was deleted, and a late write finds it undeleted
-        stored = self._store.write(document, self._stored)
+        try:
+            stored = self._store.write(document, self._stored)
+        except ConflictError:  # it was refused, and has no effect
+            self._unknown.pop()
+            raise
         if stored is not None:
             self._go_on_from(stored)
         return stored is not None

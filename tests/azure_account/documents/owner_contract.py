@@ -45,6 +45,22 @@ class TestOwner:
         assert ("a", "b") == owner.document.entries
         assert (owner.document,) == owner.possible
 
+    def test_a_document_that_somebody_has_leased_is_not_taken_for_one_that_others_change(
+        self, container: BlobContainer
+    ) -> None:
+        store = store_in(container)
+        owner = own_ledger(store, find=store.read)
+        container.acquire_lease(BLOB, "00000000-0000-0000-0000-000000000001", 60)
+        for _ in range(2):
+            with pytest.raises(ConflictError, match=r"LeaseIdMissing.*Break the lease of the blob"):
+                owner.change(added("a"))
+        assert (owner.document,) == owner.possible
+        with pytest.raises(ConflictError, match="LeaseIdMissing"):
+            own_ledger(store)
+        container.break_lease(BLOB)
+        owner.change(added("b"))
+        assert ("b",) == stored_entries(store)
+
     def test_the_next_owner_goes_on_and_the_one_before_is_fenced(self, container: BlobContainer) -> None:
         store = store_in(container)
         old = own_ledger(store, find=store.read)
