@@ -90,7 +90,7 @@ def nested(
 
     @st.composite
     def structs(draw: st.DrawFn) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-        names = draw(st.lists(NAMES, min_size=0, max_size=3, unique=True))
+        names = draw(st.lists(NAMES, min_size=0, max_size=3, unique_by=str.lower))
         parts = [draw(members(inner, name)) for name in names]
         return pa.struct([part[0] for part in parts]), st.fixed_dictionaries(
             {field.name: values for field, values in parts}
@@ -124,7 +124,7 @@ def has_nested_dictionary(arrow: pa.DataType, depth: int = 0) -> bool:
 
 @st.composite
 def batches(draw: st.DrawFn) -> pa.RecordBatch:
-    names = draw(st.lists(NAMES, min_size=0, max_size=4, unique=True))
+    names = draw(st.lists(NAMES, min_size=0, max_size=4, unique_by=str.lower))
     kinds = TYPES.filter(lambda kind: not has_nested_dictionary(kind[0]))
     fields = [draw(members(kinds, name)) for name in names]
     count = draw(st.integers(0, 12))
