@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from azure_account.values import IF_ABSENT, Condition, Done
+from azure_account.values import IF_ABSENT, Condition, Done, Missing
 from foundation.errors import ConfigurationError, TransientError
 
 if TYPE_CHECKING:
@@ -62,8 +62,14 @@ def probe_copy(container: BlobContainer, name: str) -> None:
     if there is None:  # another process has tried, and deleted it
         return
     try:
-        container.copy(copy, name, source_etag=there.etag)
+        answer = container.copy(copy, name, source_etag=there.etag)
     except ConfigurationError as error:
-        step = f"Nothing was committed. {error.next_step} Or leave option `keepReplaced` out.".replace("  ", " ")
-        raise ConfigurationError("copy", f"a trial blob {name}", error.cause, step) from error
+        raise _refused(name, error.cause, error.next_step) from error
+    if isinstance(answer, Missing) and container.properties(name) is not None:
+        raise _refused(name, "the service does not find it, though it is there", "Grant the permission to read it.")
     container.delete(copy)
+
+
+def _refused(name: str, cause: str, step: str) -> ConfigurationError:
+    step = f"Nothing was committed. {step} Or leave option `keepReplaced` out.".replace("  ", " ")
+    return ConfigurationError("copy", f"a trial blob {name}", cause, step)

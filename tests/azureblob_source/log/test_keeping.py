@@ -23,6 +23,8 @@ from azure_account.memory.faults import (
     on,
 )
 from azure_account.memory.service import MemoryService, ServiceAssumptions
+from azure_account.retrying.retry_loop import Intercept, Request, T
+from azure_account.service import Absent
 from azure_account.values import BlobAttributes
 from azureblob_source.log import moving
 from azureblob_source.log.commit_log import CommitLog
@@ -56,7 +58,7 @@ from tests.azureblob_source.write.sink_rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from azureblob_source.log.entry import LogEntry
     from azureblob_source.read.blobs import StreamBlob
@@ -272,12 +274,21 @@ def test_a_copy_that_does_not_end_leaves_the_blob_where_it_is() -> None:
     assert head.blobs[0].name in visible_blobs(account)
 
 
-def test_a_service_that_refuses_copies_is_found_before_anything_is_committed() -> None:
+class NoSource(Intercept):
+    """A service that says of a source that may not be read that it does not exist."""
+
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        if request.operation == "copy":
+            raise Absent("404 CannotVerifyCopySource")
+        return super().attempt(request, send)
+
+
+@pytest.mark.parametrize("refusal", [FaultInjector(on("copy", Refuse(), times=9)), NoSource()])
+def test_a_service_that_refuses_copies_is_found_before_anything_is_committed(refusal: Intercept) -> None:
     account = new_account()
     write(account, [0])
-    refusing = account.restarted(FaultInjector(on("copy", Refuse(), times=9)))
     with pytest.raises(ConfigurationError, match=r"Nothing was committed.*Or leave option `keepReplaced` out"):
-        write(refusing, [1], overwrite=True, keep="7 days")
+        write(account.restarted(refusal), [1], overwrite=True, keep="7 days")
     assert [0] == numbers(account)
 
 
