@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("coordination")
 
+_OUTSIDE = 60
+"""Heartbeats without a place in the job that are no news: one that crashed lately has to wait for 50."""
 Act: TypeAlias = Literal["elect", "poll", "beat", "list_tasks"]
 
 
@@ -94,6 +96,8 @@ class Participant:
         self._due: dict[Act, float] = dict.fromkeys(("elect", "poll", "beat", "list_tasks"), now)
         self._polled_at = now
         """When the last poll that succeeded has ended."""
+        self._outside_since = now
+        """When it had a place in the job, or the log has last said that it has none."""
         self._stands_from = now
         """A leader that could not act lets others lead for a while."""
         self._guard = threading.Lock()
@@ -160,7 +164,22 @@ class Participant:
             self.state, actions = step(self.state, seen, self._clock.monotonic(), self._timing)
         self._act(actions, read.etag)
         self._polled_at = self._clock.monotonic()
+        self._report_no_place()
         self._due["poll"] = self._polled_at + self._pause(seen)
+
+    def _report_no_place(self) -> None:
+        """Log that for long this processor has not been in the job model."""
+        published, seconds = self._model.last.published, self._polled_at - self._outside_since
+        outside = published is None or self.state.processor not in published.current.processors
+        if outside and seconds < _OUTSIDE * self._timing.heartbeat:
+            return
+        if outside:
+            logger.warning(
+                "processor %s has had no place in %s for %.0f s. If the leader that `status` names does not run, "
+                "somebody else has acquired the lease: break it (az storage blob lease break).",
+                self.state.processor, self._election.lease.target, seconds,
+            )  # fmt: skip
+        self._outside_since = self._polled_at
 
     @property
     def overdue(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from azure_account.memory.faults import Unreachable
+from tests.coordination.processors import virtual_job
 from tests.coordination.processors.rounds import LEASE, TIMING, Job, turn_in_spite_of_errors
 
 if TYPE_CHECKING:
@@ -57,3 +58,24 @@ def test_processors_that_start_together_get_their_shares_at_once() -> None:
     job.settle(9)
     assert {2} == {len(member.running) for member in members}
     assert job.model().previous is None
+
+
+def test_a_processor_that_gets_no_place_since_somebody_has_leased_the_blob_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    job, stranger = virtual_job.Job(("a", "b")), "00000000-0000-0000-0000-00000000000f"
+    container, blob = job.account.container(virtual_job.CONTAINER), virtual_job.NAMES.blob
+    job.join(2)
+    job.schedule.run(job.is_shared)
+    job.schedule.run_for(600)
+    dead = job.live
+    job.join()
+    job.kill(dead)
+    container.break_lease(blob)
+    container.acquire_lease(blob, stranger, 60)
+    for seconds in range(10, 250, 10):
+        job.schedule.run_for(10)
+        container.renew_lease(blob, stranger)
+        assert ("has had no place in" in caplog.text) is (seconds > 180)
+    container.break_lease(blob)
+    job.schedule.run(job.is_shared, 60)
