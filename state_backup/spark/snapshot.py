@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from foundation.clock import SYSTEM_CLOCK, Clock
+from foundation.disk_advice import next_step
 from foundation.errors import ConfigurationError, ConflictError, CorruptError
 from state_backup.local.claim import check_names, claimed
 from state_backup.local.place import remove
@@ -200,6 +201,10 @@ def _damaged(path: Path, cause: str) -> CorruptError:
     return CorruptError("read", str(path), cause, "Restore the checkpoint (`restore_checkpoint`).")
 
 
+def _refused(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError("back up checkpoint", str(path), str(error), next_step(error))
+
+
 class _Copy:
     def __init__(self, root: Path, target: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self._root, self._target = root, target
@@ -215,19 +220,21 @@ class _Copy:
         if (self._root / path).is_symlink() or not (self._root / path).is_dir():
             yield path
             return
-        (self._target / path).mkdir(parents=True, exist_ok=True)
         try:
+            (self._target / path).mkdir(parents=True, exist_ok=True)
             names = sorted(each.name for each in (self._root / path).iterdir())
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise _refused(self._root / path, error) from error
         for name in names:
             if not (name.startswith(".") and (name.endswith((".tmp", ".tmp.crc")))):
                 yield from self._paths(f"{path}/{name}")
 
     def _file(self, path: str) -> None:
         source, target = self._root / path, self._target / path
-        target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_symlink() or source.stat().st_mtime < self._old:
                 os.link(source, target, follow_symlinks=False)
             else:
@@ -236,5 +243,4 @@ class _Copy:
         except FileNotFoundError:
             target.unlink(missing_ok=True)  # Spark has deleted it: nothing that is kept needs it
         except OSError as error:
-            step = "Make room, and see that the checkpoint can be read."
-            raise ConfigurationError("back up checkpoint", str(source), str(error), step) from error
+            raise _refused(source, error) from error

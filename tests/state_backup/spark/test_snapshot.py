@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.errors import ConflictError, CorruptError
+from foundation.errors import ConfigurationError, ConflictError, CorruptError
 from state_backup.spark.snapshot import newest_batch, query_id, take_snapshot
 from tests.state_backup.spark.checkpoint_files import batch_files, write_files
 
@@ -108,3 +109,22 @@ def test_damage_is_named(tmp_path: Path) -> None:
         take_snapshot(tmp_path / "ck", tmp_path / "snapshot")
     write_files(tmp_path / "ck", {"offsets/0": "v1\n{}\n" + json.dumps({"other": 1}) + "\n-"})
     assert 0 == take_snapshot(tmp_path / "ck", tmp_path / "snapshot")
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "step"),
+    [("link", errno.EXDEV, "below a mount point and not itself one"), ("mkdir", errno.ENOSPC, "Make room")],
+)
+def test_what_the_disk_refuses_is_an_error_with_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, step: str
+) -> None:
+    write_files(tmp_path / "ck", batch_files(0))
+    for path in paths(tmp_path / "ck"):
+        os.utime(tmp_path / "ck" / path, (1, 1))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(ConfigurationError, match=step):
+        take_snapshot(tmp_path / "ck", tmp_path / "snapshot")
