@@ -24,7 +24,7 @@ from azure_account.location import Location
 from azure_account.undelete import undelete
 from foundation.arguments import checked
 from foundation.clock import SYSTEM_CLOCK, Clock
-from foundation.errors import AzureBlobError, NotFoundError
+from foundation.errors import AzureBlobError, ConflictError, NotFoundError
 from foundation.report import ProgressCallbacks
 from state_backup.backup.attempt import AttemptOptions, BackupAttempt, KnownContent
 from state_backup.backup.notes import WriterNotes
@@ -149,6 +149,8 @@ class StateWriter:
         """When the blobs were looked at, by this writer or the one of whose notes it goes on."""
         self._read_files: dict[str, ChecksumCache] = {}
         self._metrics = StateMetrics(storage.state)
+        self.record_is_gone: bool = False
+        """Whether the record was found deleted: whoever goes on has to open the state."""
         self.backed_up: Mapping[str, BackedUpStore] = {}
         """What the last committed backup did, by store."""
 
@@ -362,7 +364,11 @@ class StateWriter:
 
     def _refresh(self, new: Mapping[str, SnapshotIndex]) -> None:
         """Read the record again. new: snapshot indexes that it may have. `FencedError` if another writer has it."""
-        self._record.refresh()
+        try:
+            self._record.refresh()
+        except ConflictError:
+            self.record_is_gone = True
+            raise
         known = {**self._indexes, **new}
         self._go_on_from({**known, **self._read_indexes(known)})
 

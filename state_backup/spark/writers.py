@@ -109,6 +109,10 @@ def resumed_writer(where: Location, location: Path, settings: WriterSettings) ->
 
 
 def note_writer(location: Path, writer: StateWriter) -> None:
-    """Note what the next process goes on from. If the disk refuses it, that one opens the state again."""
+    """Note what the next process goes on from. If the disk refuses it, or the record is gone, it opens the state."""
+    notes = beside(location, "writer.json")
+    if writer.record_is_gone:
+        notes.unlink(missing_ok=True)
+        return
     with contextlib.suppress(OSError):
-        replace_bytes(beside(location, "writer.json"), writer.notes().to_json())
+        replace_bytes(notes, writer.notes().to_json())

@@ -30,12 +30,13 @@ from azure_account.retrying.policy import RetryPolicy
 from azure_account.retrying.retry_loop import Intercept, Request
 from foundation.errors import ConfigurationError, ConflictError, CorruptError, FencedError, TransientError
 from state_backup.backup.settings import WriterSettings
+from state_backup.record.names import StateNames
 from state_backup.spark import back_up_batch, restore_checkpoint
 from state_backup.spark.writers import resumed_writer
 from tests.histories.history import check_events
 from tests.histories.mutants import Mutant, edited
 from tests.state_backup.spark.checkpoint_files import batch_files, write_files
-from tests.state_backup.states import check_no_orphans, new_account, state_in
+from tests.state_backup.states import STATE, check_no_orphans, new_account, state_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,6 +170,23 @@ def test_a_process_for_each_batch_does_not_open_the_state_again(tmp_path: Path) 
         sizes.append(Counter(each.operation for each in requests.attempts))
     assert sizes[-1].keys() <= {"put", "delete"}, sizes
     assert 3 >= sum(sizes[-1].values()), sizes
+
+
+def test_what_the_error_of_a_deleted_record_advises_helps(tmp_path: Path) -> None:
+    container = new_account().container("box")
+    driver = Driver(tmp_path / "ck", Sink())
+    for _ in range(2):
+        driver.run_batch(container)
+    container.delete(StateNames(STATE).record)
+    for message in ("its record was deleted", "Bring that blob back, or delete the folder"):
+        with pytest.raises(ConflictError, match=message):
+            driver.run_batch(container)
+    for blob in list(container.list(f"{STATE}/")):
+        container.delete(blob.name)
+    assert restore_checkpoint(state_in(container), driver.location).restored is None
+    for _ in range(2):
+        driver.run_batch(container)
+    check_no_orphans(container)
 
 
 def test_the_first_batch_after_a_restore_is_refused_if_the_checkpoint_was_not_restored(tmp_path: Path) -> None:
