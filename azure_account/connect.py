@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # The process id is part of the key: a forked process must not use connections and locks of its parent.
 _accounts: dict[tuple[int, AccountSettings], StorageAccount] = {}
-_MOST_ACCOUNTS = 32
+_MOST_ACCOUNTS = 100
 """Those used last are kept: each has open connections, and a SAS that is renewed makes another one."""
 _lock = threading.Lock()
 _lock_owner = os.getpid()

@@ -92,11 +92,11 @@ def test_settings_that_are_equal_have_one_account() -> None:
 def test_accounts_that_were_not_used_for_long_are_let_go() -> None:
     """Each SAS that is renewed makes another account, which keeps its connections."""
     used = connect(settings_for(1))
-    renewed = [weakref.ref(connect(settings_for(port))) for port in range(2, 80) if connect(settings_for(1)) is used]
+    renewed = [weakref.ref(connect(settings_for(port))) for port in range(2, 150) if connect(settings_for(1)) is used]
     gc.collect()
     there = [account() is not None for account in renewed]
-    assert 31 == sum(there)
-    assert all(there[-31:])
+    assert 99 == sum(there)
+    assert all(there[-99:])
 
 
 FORK = """
