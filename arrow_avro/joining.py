@@ -1,4 +1,4 @@
-"""Container files of one schema and codec as one file, in which each source's rows can still be found. Pure.
+"""Container files of one schema as one file, in which each source's rows can still be found. Pure.
 
     sources ─► blocks ┬ large: carried over as they are stored
                       └ small: inflated ─► bodies of one block, up to `block_bytes` ─► compressed again
@@ -17,7 +17,7 @@ rows end, which is found by stepping over them; what its values are is not check
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -44,6 +44,7 @@ from foundation.errors import AzureBlobError, ConfigurationError, CorruptError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from arrow_avro.files.block_codecs import Codec
     from arrow_avro.files.container_file import Bytes
 
 JOINED_BLOCK = 1 << 20
@@ -59,7 +60,8 @@ JoinedPart: TypeAlias = "Bytes | Placement"
 class JoinedFormat:
     """How a joined file is serialized.
 
-    schema_json, codec: those of all sources, which are refused otherwise.
+    schema_json: that of all sources, which are refused otherwise.
+    codec: of its blocks; those of sources with another one are compressed again.
     sync: its marker of 16 bytes; `joined_sync` gives the same one for the same sources.
     metadata: of its header. That of the sources is left out, but their rows must be of the same calendar.
     block_bytes: of bodies that are joined in one block, before compression.
@@ -87,7 +89,7 @@ def join_files(files: Iterable[tuple[str, Bytes]], form: JoinedFormat) -> Iterat
     a gzipped one has between two blocks) and one block. Chunks may be views of a source.
 
     Errors name the source: `CorruptError` for damaged framing, compression or rows (see above), `ConfigurationError`
-    for another schema, codec or calendar. What has been returned before is of no use then.
+    for another schema or calendar. What has been returned before is of no use then.
     """
     joined = _JoinedFile(form)
     yield header(form.schema_json, form.codec, form.sync, form.metadata)
@@ -175,19 +177,29 @@ class _JoinedFile:
             return
         head = read_header(source, blob=name)
         self._check_header(name, head)
-        yield from blocks(source, head, blob=name)
+        found = blocks(source, head, blob=name)
+        yield from found if head.codec == self._form.codec else self._recompressed(name, found, codec(head.codec))
 
     def _check_header(self, name: str, head: FileHeader) -> None:
         same_text = head.schema_json == self._form.schema_json
         if not same_text and header_schema(head.schema_json, blob=name).json != self._schema:
             cause = "its schema is not that of the joined file"
-        elif head.codec != self._form.codec:
-            cause = f"its codec is {head.codec}, that of the joined file {self._form.codec}"
         elif LegacyCalendar.of(head.metadata) != self._calendar:
             cause = "its header names another calendar of dates and timestamps than that of the joined file"
         else:
             return
         raise ConfigurationError("join", f"blob {name}", cause, "Join blobs with those that are like them.")
+
+    def _recompressed(self, name: str, found: Iterable[AvroBlock], before: Codec) -> Iterator[AvroBlock]:
+        """The blocks of a source with another codec."""
+        for each in found:
+            try:
+                body = before.decompress(each.body)
+            except CorruptError as cause:
+                raise_corrupt(name, each.offset, str(cause), cause)
+            except BeyondLimitError as cause:
+                raise ConfigurationError("join", f"blob {name}", str(cause), cause.step) from cause
+            yield replace(each, body=memoryview(self._codec.compress(body)))
 
     def _small_body(self, name: str, found: AvroBlock) -> bytes | None:
         """The body of a block, inflated; None if the block is large."""

@@ -152,8 +152,8 @@ def _staged(
     """
     digest = blake2b("\0".join((write_id, *(name for name, _, _ in files))).encode()).digest()
     attempt, suffix, sync = digest[:8].hex(), digest[8:12].hex(), digest[-SYNC_SIZE:]
-    first = read_header(files[0][1], blob=files[0][0])
-    data = _joined(files, JoinedFormat(first.schema_json, first.codec, sync))
+    newest = read_header(files[-1][1], blob=files[-1][0])
+    data = _joined(files, JoinedFormat(newest.schema_json, newest.codec, sync))
     name = blob_name(log.stream, like.partition, _began(moved), suffix, ".avro")
     starts = range(0, len(data), _BLOCK_BYTES)
     for place, start in enumerate(starts):

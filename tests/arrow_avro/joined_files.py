@@ -72,12 +72,13 @@ def decoded(data: bytes) -> list[Row]:
 
 @st.composite
 def sources(draw: st.DrawFn) -> tuple[JoinedFormat, list[bytes]]:
-    """Sources of any block sizes, some without blocks, bytes or rows, some gzipped; blocks of the joined file small."""
+    """Sources of any block sizes and codecs, some without blocks, bytes or rows, some gzipped, to be joined."""
     name = draw(st.sampled_from(CODECS))
     row = st.tuples(st.integers(0, 300), st.sampled_from([0, 1, 5, 40, 900]).map(lambda size: b"d" * size))
     groups = st.lists(st.lists(row, max_size=6), max_size=4)
     files = draw(st.lists(st.one_of(groups, st.lists(st.lists(row, min_size=1, max_size=1))), max_size=9))
-    made = [rows_file(each, name, sync=draw(st.binary(min_size=SYNC_SIZE, max_size=SYNC_SIZE))) for each in files]
+    own = st.sampled_from([name, name, *CODECS])
+    made = [rows_file(each, draw(own), sync=draw(st.binary(min_size=SYNC_SIZE, max_size=SYNC_SIZE))) for each in files]
     made = [draw(st.sampled_from([data, data, data, gzip.compress(data)])) for data in made]
     made.insert(draw(st.integers(0, len(made))), draw(st.sampled_from([b"", file_of([], name)])))
     metadata = draw(st.sampled_from([{}, {"who": b"we"}]))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from arrow_avro.decoding.decode import decode_blob
 from arrow_avro.encoding.encode import RowEncoder
+from arrow_avro.files import block_codecs
 from arrow_avro.files.block_codecs import CODECS, codec
 from arrow_avro.files.container_file import SYNC_SIZE, block, blocks, header, read_header
 from arrow_avro.files.placing import Placement
@@ -338,7 +339,6 @@ def test_a_damaged_byte_is_refused_or_changes_only_values_of_its_source(place: i
             rows_file([], schema=SCHEMA.replace('"long"', '{"type":"long","logicalType":"timestamp-micros"}')),
             "its schema is not that of the joined file",
         ),
-        (rows_file([], "snappy"), "its codec is snappy, that of the joined file null"),
         (
             rows_file([], metadata={"org.apache.spark.legacyDateTime": b""}),
             "another calendar of dates and timestamps",
@@ -358,6 +358,15 @@ def test_the_same_schema_and_calendar_in_other_words_are_accepted() -> None:
     assert numbered(0, 2) == decoded(joined([spaced, hive], replace(FORM, metadata=legacy)).data)
     with pytest.raises(ConfigurationError, match="calendar"):
         joined([spaced])
+
+
+def test_what_cannot_be_inflated_of_another_codec_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = b"".join((header(SCHEMA, "zstandard", SYNC), *block(1, b"no frame", SYNC)))
+    assert "CorruptError: read blob s/bad.avro at byte" in failing(damaged)
+    monkeypatch.setattr(block_codecs.Codec.decompress, "__defaults__", (30,))
+    assert "ConfigurationError: join blob s/bad.avro failed: it inflates to more" in failing(
+        rows_file([numbered(0, 9)], "deflate")
+    )
 
 
 def test_a_codec_that_is_unknown_is_refused() -> None:

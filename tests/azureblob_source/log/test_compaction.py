@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from arrow_avro import read_header
 from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied, Refuse, on
 from azure_account.values import BlobAttributes
 from azureblob_source.log.commit_log import CommitLog
@@ -194,6 +195,20 @@ def test_the_sink_compacts_what_its_batches_have_left() -> None:
     assert {
         name for each in found.manifests for name in log.checkpoints.read(each, ["name"])["name"].to_pylist()
     } <= live
+
+
+def test_blobs_of_several_codecs_become_one_of_the_newest() -> None:
+    account = new_account()
+    container = account.container("container")
+    codecs = ["null", "zstandard", "null", "deflate"]
+    for batch, name in enumerate(codecs):
+        plan = plan_of(ROWS, partitionColumn="gate", codec=name)
+        rows = pa.record_batch([["a"] * 9, [batch] * 9], schema=ROWS)
+        committer(container, plan, batch).commit([stage_rows(container, plan, [rows], seed=batch)], None)
+    assert 1 == compacted(account).made
+    (data,) = visible_blobs(account).values()
+    assert "deflate" == read_header(data).codec
+    assert {(batch, batch): 9 for batch in range(4)} == rows_read(account)
 
 
 def test_a_compaction_within_a_commit_that_fails_fails_no_batch(
