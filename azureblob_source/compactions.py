@@ -22,7 +22,7 @@ from azureblob_source.log.compaction import (
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.drafts import new_draft
-from azureblob_source.maintenance.iceberg import refresh_table
+from azureblob_source.maintenance.iceberg import try_to_refresh_table
 from foundation.arguments import Natural, Wait, checked
 from foundation.clock import SYSTEM_CLOCK, utc
 
@@ -58,15 +58,17 @@ def compact_stream(
     stage = None if spark is None else partial(_staged_by_tasks, spark, where)
     publisher, done = Publisher(log.container), CompactionResult()
     draft = partial(new_draft, SYSTEM_CLOCK, None)
-    while True:
-        plan = plan_compaction(log, rules, checkpoints.last_published(log).version)
-        made = compact(log, plan, draft, publisher, stage=stage)
-        done = done.plus(made)
-        if not made.made or most_bytes is not None:
-            break
-    if done.made:
-        checkpoints.make(log)
-        refresh_table(log, draft(), publisher)
+    try:
+        while True:
+            plan = plan_compaction(log, rules, checkpoints.last_published(log).version)
+            made = compact(log, plan, draft, publisher, stage=stage)
+            done = done.plus(made)
+            if not made.made or most_bytes is not None:
+                break
+        if done.made:
+            checkpoints.make(log)
+    finally:
+        try_to_refresh_table(log)
     return done
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -12,13 +11,10 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.restore import restore
 from azureblob_source.maintenance.drafts import new_draft
-from azureblob_source.maintenance.iceberg import refresh_table
+from azureblob_source.maintenance.iceberg import try_to_refresh_table
 from azureblob_source.maintenance.restoring import restored_version
 from foundation.arguments import Epoch, Natural, Seconds, checked
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import AzureBlobError
-
-logger = logging.getLogger("azureblob_source")
 
 
 @checked
@@ -46,12 +42,8 @@ def restore_stream(
     """
     stream = stream_of(where.path, where)
     log = CommitLog(where.open(), stream)
-    publisher = Publisher(log.container)
     keep = None if keep_replaced is None else timedelta(seconds=keep_replaced)
     draft = replace(new_draft(SYSTEM_CLOCK, epoch), keep=keep)
-    entry = restore(log, restored_version(log, version, time), draft, publisher)
-    try:
-        refresh_table(log, new_draft(SYSTEM_CLOCK, epoch), publisher)
-    except AzureBlobError as error:
-        logger.warning("the Iceberg table of %s is not up to date: %s", log.stream, error)
+    entry = restore(log, restored_version(log, version, time), draft, Publisher(log.container))
+    try_to_refresh_table(log)
     return None if entry is None else entry.version

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from azure_account.location import Location
 from azureblob_source.address import stream_of
+from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
+from azureblob_source.maintenance.iceberg import try_to_refresh_table
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from foundation.arguments import Epoch, Name, Range, checked
 from foundation.clock import SYSTEM_CLOCK
@@ -36,4 +38,6 @@ def revert_batches(
     stream, container = stream_of(where.path, where), where.open()
     plan = plan_revert(container, stream, Transaction(query, after))
     carry_out(container, plan, lambda: new_draft(SYSTEM_CLOCK, epoch), Publisher(container))
+    for name in plan.streams:
+        try_to_refresh_table(CommitLog(container, name))
     return plan.batches

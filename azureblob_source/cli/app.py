@@ -283,11 +283,17 @@ def _leave_out(shell: CommandContext, place: CommandTarget, given: RepairOptions
     of = place.log(shell)
     missing = missing_blobs(of)
     names = [blob.name for blob in missing]
+
+    def act() -> LogEntry:
+        done = leave_out(of, missing, place.draft(shell), Publisher(place.container))
+        place.refresh_tables(shell, [of.stream])
+        return done
+
     change = PlannedChange(
         output.missing_lines(missing),
         "Remove them from the log?",
         bool(missing),
-        lambda: leave_out(of, missing, place.draft(shell), Publisher(place.container)),
+        act,
         lambda done: {"stream": of.stream, "missing": names, "version": None if done is None else done.version},
         lambda done: f"Version {done.version} removes them from the log.",
     )
@@ -311,7 +317,7 @@ def revert_command(
 
     def act() -> bool:
         revert(place.container, plan, lambda: place.draft(shell), Publisher(place.container))
-        place.refresh_tables(shell, plan.of_streams())
+        place.refresh_tables(shell, plan.streams)
         return True
 
     change = PlannedChange(
@@ -357,11 +363,13 @@ def compact_command(ctx: typer.Context, where: Stream, given: CompactOptions) ->
     plan = plan_compaction(of, rules, checkpoints.last_published(of).version)
 
     def act() -> CompactionResult:
-        with steps(shell, "moving rows", plan.bytes) as advance:
-            done = compact(of, plan, lambda: place.draft(shell), publisher, advance)
-        if done.made:
-            checkpoints.make(of)
-        place.refresh_tables(shell, [of.stream])
+        try:
+            with steps(shell, "moving rows", plan.bytes) as advance:
+                done = compact(of, plan, lambda: place.draft(shell), publisher, advance)
+            if done.made:
+                checkpoints.make(of)
+        finally:
+            place.refresh_tables(shell, [of.stream])
         return done
 
     def report(done: CompactionResult) -> str:

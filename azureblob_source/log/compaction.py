@@ -318,21 +318,19 @@ def compact(
 def compact_in_commit(log: CommitLog, last: LogEntry, draft: Callable[[], Draft]) -> LogEntry:
     """Compact some of what is live at `last`, which was committed and published now; returns the last entry published.
 
-    draft: as of `compact`. A failure is logged, not raised.
+    draft: as of `compact`. A failure is logged, not raised: some blobs may have been joined before.
     """
     try:
         plan = plan_compaction(log, IN_COMMIT, last.version)
         done = compact(log, plan, draft, Publisher(log.container))
+        if done.made:
+            logger.info("%s: %d blobs became %d", log.stream, done.replaced, done.made)
     except Exception as error:  # the batch is committed, and must not fail any more
         known = isinstance(error, AzureBlobError)
         text = "%s: small blobs stay at version %d: %s"
         logger.warning(text, log.stream, last.version, error if known else repr(error), exc_info=not known)
-        return last
-    if not done.made:
-        return last
-    logger.info("%s: %d blobs became %d", log.stream, done.replaced, done.made)
     head = log.head()
-    return last if head is None or head.version > log.notes.published_up_to else head
+    return last if head is None or not last.version < head.version <= log.notes.published_up_to else head
 
 
 def _is_outdated(log: CommitLog, group: CompactionGroup, draft: Draft, planned_at: int) -> bool:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from azureblob_source.iceberg.schema import NotInIcebergError
 from azureblob_source.log.checkpointing import make_table
 from azureblob_source.log.iceberg_table import newest_table
 from azureblob_source.log.naming import table_location
+from azureblob_source.log.publish import Publisher
 from azureblob_source.log.roll_forward import publish_committed
-from foundation.errors import ConfigurationError, NotFoundError
+from azureblob_source.maintenance.drafts import new_draft
+from foundation.clock import SYSTEM_CLOCK
+from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
     from azureblob_source.iceberg.metadata import IcebergTable
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import Draft
-    from azureblob_source.log.publish import Publisher
+
+logger = logging.getLogger("azureblob_source")
 
 
 def make_iceberg_table(log: CommitLog, paths: str, draft: Draft, publisher: Publisher) -> IcebergTable:
@@ -38,8 +44,21 @@ def make_iceberg_table(log: CommitLog, paths: str, draft: Draft, publisher: Publ
 
 
 def refresh_table(log: CommitLog, draft: Draft, publisher: Publisher) -> IcebergTable | None:
-    """Bring the table of a stream up to date, if it has one. Errors as of `make_iceberg_table`."""
+    """Bring the table of a stream up to date, if it has one. Errors as of `make_iceberg_table`.
+
+    draft: in whatever epoch the stream is, as no rows are written.
+    """
     _, before = newest_table(log)
-    if before is None:
+    head = None if before is None else log.refresh()
+    if before is None or head is None:
         return None
-    return make_iceberg_table(log, before.location.removesuffix(table_location(log.stream)), draft, publisher)
+    paths = before.location.removesuffix(table_location(log.stream))
+    return make_iceberg_table(log, paths, replace(draft, epoch=head.epoch), publisher)
+
+
+def try_to_refresh_table(log: CommitLog) -> None:
+    """As `refresh_table`, after the work of a function is done: an error is logged."""
+    try:
+        refresh_table(log, new_draft(SYSTEM_CLOCK, None), Publisher(log.container))
+    except AzureBlobError as error:
+        logger.warning("the Iceberg table of %s is not up to date: %s", log.stream, error)

@@ -48,6 +48,11 @@ class RevertPlan:
         transactions = (entry.transaction for found in self.entries.values() for entry in found)
         return sorted({each.version for each in transactions if each is not None})
 
+    @property
+    def streams(self) -> list[str]:
+        """All streams that the query may have batches in."""
+        return [name for name in self.entries if not is_batch_log(name)]
+
     def of_streams(self) -> dict[str, list[LogEntry]]:
         """The entries by stream, without those of the batch log, and without streams that have none."""
         return {name: found for name, found in self.entries.items() if found and not is_batch_log(name)}

@@ -7,16 +7,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from azure_account.location import Location
 from azure_account.memory.account import MemoryAccount
+from azure_account.values import BlobAttributes
+from azureblob_source.compactions import compact_stream
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.iceberg_table import newest_table
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import make_iceberg_table, refresh_table
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
+from azureblob_source.reverts import revert_batches
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConfigurationError, NotFoundError
-from tests.azureblob_source.iceberg_files import ROOT, TableWriter, iceberg_table, planned
+from foundation.errors import ConfigurationError, CorruptError, NotFoundError
+from tests.azureblob_source.iceberg_files import FLIGHTS, ROOT, TableWriter, iceberg_table, planned
 from tests.azureblob_source.write.sink_rows import new_account
 
 WITHOUT: dict[str, Any] = {"icebergTable": "false", "checkpointInterval": "64"}
@@ -89,3 +93,33 @@ def test_what_has_no_table_gets_none(account: MemoryAccount) -> None:
     writer.write(0)
     assert refresh(writer.log) is None
     assert (0, None) == newest_table(writer.log)
+
+
+@pytest.mark.parametrize("epoch", [None, 5])
+def test_functions_that_delete_blobs_leave_a_table_without_them(account: MemoryAccount, epoch: int | None) -> None:
+    writer = TableWriter(account, **({} if epoch is None else {"epoch": epoch}))
+    where = Location.in_container(writer.container, "flights")
+    for batch in range(6):
+        writer.write(batch)
+    assert 1 == compact_stream(where).made
+    assert writer.live() == planned(iceberg_table(writer.container))
+    assert [3, 4, 5] == revert_batches(where, "q", 2, epoch=epoch)
+    assert writer.live() == planned(iceberg_table(writer.container))
+
+
+@pytest.mark.parametrize("within_commits", [False, True])
+def test_a_compaction_that_ends_midway_leaves_a_table_without_what_it_has_deleted(
+    account: MemoryAccount, within_commits: bool
+) -> None:
+    writer = TableWriter(account, partitionColumn="origin", autoCompact=within_commits, checkpointInterval=8)
+    for batch in range(8):
+        writer.write_rows(pa.record_batch([[batch], ["ab"[batch % 2]]], schema=FLIGHTS), batch)
+        if batch == 3:
+            name = next(blob.name for blob in writer.container.list("flights/b/"))
+            attributes = BlobAttributes(writer.container.get(name).properties.metadata)
+            writer.container.put(name, b"damaged", attributes)
+    if not within_commits:
+        with pytest.raises(CorruptError):
+            compact_stream(Location.in_container(writer.container, "flights"))
+    assert 5 == len(writer.live())
+    assert writer.live() == planned(iceberg_table(writer.container))
