@@ -402,7 +402,12 @@ class LogEntry(Change):
     @property
     def deletes(self) -> bool:
         """Whether readers of earlier versions look for it, since it deletes rows, or since it revokes one that does."""
-        return self.operation in ("overwrite-partitions", "revert", "restore", "void")
+        return self.operation in ("overwrite-partitions", "revert", "restore", "void") or self.leaves_out
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether it removes blobs that were deleted by hand."""
+        return self.operation == "append" and bool(self.removed)
 
     @property
     def newest_deletion(self) -> int | None:

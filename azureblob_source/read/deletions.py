@@ -19,28 +19,32 @@ if TYPE_CHECKING:
     from azureblob_source.read.blobs import StreamBlob
 
 _AT_ONCE = 16
+_REMOVING = ("overwrite-partitions", "void")
 
 
 @dataclass(frozen=True)
 class Deleted:
     """Entries in effect that delete blobs of earlier versions: reverts and restores, and overwrites of partitions.
 
+    overwrites: also what leaves out blobs that were deleted by hand, and voids, which may remove such blobs too.
+
     at: the newest version without an overwrite that may be voided yet.
+    reverted: versions that reverts have revoked, also those whose rows a restore has brought back.
     """
 
     reverts: tuple[LogEntry, ...] = ()
     overwrites: tuple[LogEntry, ...] = ()
     at: int = -1
+    reverted: frozenset[int] = frozenset()
 
     @property
     def taken_back(self) -> frozenset[int]:
         """Versions whose rows the reverts and restores have removed."""
         return frozenset[int]().union(*(entry.taken_back for entry in self.reverts))
 
-    @property
-    def reverted(self) -> frozenset[int]:
-        """Versions that the reverts have revoked."""
-        return frozenset[int]().union(*(entry.revoked for entry in self.reverts))
+    def in_effect(self, until: int) -> int:
+        """The version up to `until` after which all that its entries have done is undone by a restore."""
+        return min([until, *(entry.restores for entry in self.reverts if entry.restores is not None)])
 
     @property
     def replaced_at(self) -> int | None:
@@ -68,11 +72,13 @@ class DeletionFinder:
 
     def after(self, version: int, head: LogEntry) -> Deleted:
         """What the entries after a version delete, also those that are not published."""
-        found = _standing(entries_in_effect(self._deleting(version, head)))
+        every = entries_in_effect(self._deleting(version, head))
+        found = _standing(every)
         return Deleted(
             tuple(entry for entry in found if entry.operation in ("revert", "restore")),
-            tuple(entry for entry in found if entry.operation == "overwrite-partitions"),
+            tuple(entry for entry in found if entry.operation in _REMOVING or entry.leaves_out),
             head.version,
+            frozenset[int]().union(*(entry.reverts for entry in every)),
         )
 
     def forget(self, until: int) -> None:
@@ -98,7 +104,7 @@ def _standing(entries: list[LogEntry]) -> list[LogEntry]:
     undone: set[int] = set()
     found: list[LogEntry] = []
     for entry in reversed(entries):
-        if entry.version not in undone or entry.operation not in ("restore", "overwrite-partitions"):
+        if entry.version not in undone:
             found.append(entry)
             undone |= set(entry.taken_back) if entry.operation == "restore" else set()
     return found[::-1]

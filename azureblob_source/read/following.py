@@ -169,7 +169,8 @@ class Follower:
         if head is None or head.newest_compaction is None or head.newest_compaction <= after:
             return found
         revoked = frozenset[int]() if deleted is None else deleted.taken_back
-        replaced_at = None if deleted is None else deleted.replaced_at
+        replaced_at = None if deleted is None or head.since > until else deleted.replaced_at
+        at = until if deleted is None else deleted.in_effect(until)
 
         def keeps(rows: MovedRows) -> bool:
             return after < rows.version and rows.version not in revoked
@@ -184,7 +185,7 @@ class Follower:
         return [
             (blob, schema)
             for schema, blobs in by_schema.items()
-            for blob in self._moves.parts(self._moves.located(blobs, until, keeps, replaced_at), keeps, is_cut)
+            for blob in self._moves.parts(self._moves.located(blobs, at, keeps, replaced_at), keeps, is_cut)
         ]
 
     def _by_checkpoint(
@@ -499,9 +500,7 @@ def new_blobs(entries: Iterable[LogEntry], reverts: Iterable[LogEntry] = ()) -> 
     reverts: later entries that take some of them back. A blob whose rows are all of earlier versions adds none.
     """
     revoked = frozenset[int]().union(*(entry.taken_back for entry in reverts))
-    entries = [
-        entry for entry in entries if entry.version not in revoked or (entry.moves and entry.kept_until is None)
-    ]  # what it has removed and kept may be live again
+    entries = [entry for entry in entries if entry.version not in revoked]
     live = live_blobs(entries)
     first = entries[0].version if entries else 0
     return [

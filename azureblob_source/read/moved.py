@@ -8,12 +8,13 @@ a blob with moved rows of which some are not read, or whose versions are ─► 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from azureblob_source.log.keeping import keepers_after
 from azureblob_source.log.live_state import with_live_state
 from azureblob_source.log.relocation import compactions_after
 from azureblob_source.log.times import spanned, times_of_rows
@@ -134,7 +135,7 @@ class MovedRowsFinder:
         steps = filter(self._is_published, compactions_after(self.log, at))
         found = list(islice(steps, _STEPS + 1))
         if len(found) > _STEPS:
-            return self._live_movers(blobs, at, self._settled(live_at, found[0]))
+            return self._live_movers(blobs, at, [*self._last_live(at), self._settled(live_at, found[0])])
         self._entries |= {entry.version: entry for entry in found}
         removed = {removal.name for entry in found for removal in entry.removed}
         return found[::-1], lambda name: name in removed
@@ -154,10 +155,15 @@ class MovedRowsFinder:
         last = head.version if head.newest_compaction == newest.version else head.newest_compaction - 1
         return last if live_at is None else min(live_at, last)
 
+    def _last_live(self, at: int) -> list[int]:
+        """The versions after `at`, rising, at which blobs were live for the last time that are kept now."""
+        after = max(at + 1, self.log.kept_from)
+        return sorted(entry.version - 1 for entry in keepers_after(self.log, after))
+
     def _live_movers(
-        self, blobs: Sequence[StreamBlob], at: int, version: int
+        self, blobs: Sequence[StreamBlob], at: int, versions: Sequence[int]
     ) -> tuple[list[LogEntry], Callable[[str], bool]]:
-        """As `_movers`, by what is live at a version: entries whose blobs were replaced again are not needed."""
+        """As `_movers`, by what is live at some versions: entries whose blobs were replaced again are not needed."""
         last = max((blob.version or 0 for blob in blobs), default=-1)
         first = min((first_version(blob) for blob in blobs), default=0)
 
@@ -172,11 +178,11 @@ class MovedRowsFinder:
                 found += stream_blobs(left.filter(needed))
             return found
 
-        live = with_live_state(self.log, version, live_blobs)
-        there = {blob.name for blob in live}
+        live = [with_live_state(self.log, version, live_blobs) for version in versions]
+        there = {blob.name for blob in live[-1]}
         needed = {
             blob.moved_in
-            for blob in live
+            for blob in chain.from_iterable(live)
             if blob.moved_in is not None
             and blob.moved_in > at
             and first_version(blob) <= last

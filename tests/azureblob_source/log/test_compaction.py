@@ -27,7 +27,7 @@ from azureblob_source.read.options import source_options
 from azureblob_source.read.read_ahead import ReadAhead
 from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
 from foundation.clock import SYSTEM_CLOCK
-from foundation.errors import ConfigurationError, ConflictError, CorruptError
+from foundation.errors import ConfigurationError, ConflictError, CorruptError, NotFoundError
 from tests.azureblob_source.iceberg_files import iceberg_table, planned
 from tests.azureblob_source.log.compacting import (
     ROWS,
@@ -339,6 +339,20 @@ def of_gate(gate: str, versions: range) -> Counter[int]:
     """What the versions of the stream have added of a gate."""
     starts = [sum(batch + 2 for batch in range(version)) for version in range(21)]
     return Counter(n for at in versions for n in range(starts[at], starts[at + 1]) if "ab"[n % 2] == gate)
+
+
+@pytest.mark.parametrize("steps", [0, 16])
+def test_a_query_that_lags_behind_an_overwrite_of_all_fails_also_if_partitions_were_overwritten_too(
+    account: MemoryAccount, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moved, "_STEPS", steps)
+    compacted(account)
+    overwrite_gate(account, "a", 7000)
+    container, plan = account.container("container"), plan_of(ROWS)
+    staged = stage_rows(container, plan, [pa.record_batch([["a"], [7001]], schema=ROWS)], seed=2001)
+    committer(container, plan, 2001).commit([staged], None, overwrite=True)
+    with pytest.raises(NotFoundError, match="the blob is gone"):
+        rows_followed(account, -1, 9)
 
 
 @pytest.mark.parametrize("steps", [0, 16])

@@ -15,6 +15,7 @@ from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction, staged_here
 from azureblob_source.log.entry import Transaction
+from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import log_version
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out
@@ -28,6 +29,7 @@ from azureblob_source.read.options import source_options
 from azureblob_source.read.read_ahead import ReadAhead
 from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
 from foundation.clock import SYSTEM_CLOCK, ManualClock
+from foundation.errors import NotFoundError
 from tests.azureblob_source.log.compacting import ROWS, compacted, newest, rows_followed, rows_read, write
 from tests.azureblob_source.write.sink_rows import (
     ACCOUNT,
@@ -144,6 +146,21 @@ def test_missing_blobs_of_a_compaction_that_was_never_published_are_not_left_out
     assert before == rows_read(account)
     repaired(account)
     assert Counter(range(20)) == listed(account)
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_query_that_lags_goes_on_without_blobs_that_were_left_out(account: MemoryAccount, is_moved: bool) -> None:
+    """The range that it has failed in is in its checkpoint, and ends before the entry that leaves the blob out."""
+    if is_moved:
+        compacted(account)
+    log = log_of(account)
+    log.container.delete(next(blob.name for blob in blobs_live_at(log, newest(log), ["b"])))
+    with pytest.raises(NotFoundError, match="--leave-out-missing"):
+        rows_followed(account, -1, 5)
+    (missing,) = missing_blobs(log)
+    lost = {2 * rows.version + 1 for rows in missing.moved} or {1}
+    leave_out(log, [missing], new_draft(SYSTEM_CLOCK, None), Publisher(log.container, threads=1))
+    assert set(range(12)) - lost == set(rows_followed(account, -1, 5))
 
 
 def test_a_part_of_a_blob_is_found_again_where_it_was_moved(

@@ -29,7 +29,7 @@ from azure_account.values import BlobAttributes
 from azureblob_source.log import moving
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction
-from azureblob_source.log.entry import Draft
+from azureblob_source.log.entry import Draft, Transaction
 from azureblob_source.log.naming import may_be_data, of_replaced, replaced_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.restore import restore
@@ -37,6 +37,7 @@ from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.audit.findings import Kind
 from azureblob_source.maintenance.inventory import inventory
 from azureblob_source.maintenance.repair import plan_repair
+from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.vacuum import VacuumResult, plan_vacuum, vacuum
 from azureblob_source.read.blobs import BlobSelection
 from azureblob_source.read.following import Follower, TriggerLimits
@@ -618,3 +619,26 @@ def test_an_audit_counts_what_is_kept_and_waits_for_what_is_being_copied(history
     swept(account, NOON - timedelta(days=365), long_after)
     account.clock.sleep(8 * 86_400)
     assert (True, 0) == (audit(log_of(account), timedelta(0), history=history).sound, len(kept_names(account)))
+
+
+def test_a_streaming_read_has_what_a_revert_took_back_and_a_restore_has_brought_back() -> None:
+    account = new_account()
+    container, plan = account.container("container"), plan_of(ROWS)
+    for batch in range(3):
+        staged = [stage_rows(container, plan, [rows([batch])], seed=next(seeds))]
+        committer(container, plan, next(seeds)).commit(staged, Transaction("q", batch))
+    write(account, [9], overwrite=True, keep="7 days")
+    revert_plan = plan_revert(container, "flights", Transaction("q", 1))
+    new = lambda: Draft(f"revert-{next(seeds)}", NOON.isoformat())  # noqa: E731
+    carry_out(container, revert_plan, new, Publisher(container))
+    assert [9] == numbers(account)
+    restore(log_of(account), 2, new(), Publisher(container))
+    assert [0, 1, 2] == numbers(account)
+    follower = Follower(log_of(account), 60.0, account.clock)
+    after, found = follower.version_before("earliest"), list[int]()
+    while after < 5:
+        end = follower.latest(after, TriggerLimits(blobs=1))
+        found += rows_in(follower.log, [blob for blob, _ in follower.blobs(after, end)])
+        after = end
+    assert [0, 1, 2] == found
+    assert {2} == follower.taken_back(-1, 2), "its control messages come again"
