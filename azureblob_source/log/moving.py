@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from arrow_avro import (
     SYNC_SIZE,
@@ -36,6 +36,7 @@ from foundation.parallel import concurrent_map
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from arrow_avro import FileHeader
     from azure_account.values import BlobAttributes
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import Bounds, LogEntry
@@ -87,20 +88,56 @@ def part_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool],
     """
     data = log.container.get(blob.name).data
     found = read_header(data, blob=blob.name)
-    compressed, bodies = codec(found.codec), blocks(data, found, blob=blob.name)
-    whole = b"".join(bytes(compressed.decompress(each.body, blob.uncompressed)) for each in bodies)
-    ends = list(accumulate(each.uncompressed for each in blob.moved))
-    if ends[-1] != len(whole):
-        cause = f"its rows have {len(whole)} bytes, by the log {ends[-1]}"
-        raise CorruptError("move rows of", f"blob {blob.name}", cause, _RESTORE)
+    compressed, whole = codec(found.codec), _BodyRows(data, found, blob)
     files, moved = [], []
-    for rows, end in zip(blob.moved, ends, strict=True):
+    for rows in blob.moved:
+        framed = [header(found.schema_json, found.codec, found.sync)]
+        for count, body in whole.take(rows):
+            if keeps(rows):
+                framed += block(count, compressed.compress(body), found.sync)
         if keeps(rows):
-            body = compressed.compress(whole[end - rows.uncompressed : end])
-            file = (header(found.schema_json, found.codec, found.sync), *block(rows.rows, body, found.sync))
-            files.append((rows.name, b"".join(file), rows.rows))
+            files.append((rows.name, b"".join(framed), rows.rows))
             moved.append(rows)
+    whole.end()
     return _staged(log, replace(blob, bounds={}), files, moved, write_id)
+
+
+class _BodyRows:
+    """The rows of a blob's blocks, inflated one block at a time, and taken in their order."""
+
+    def __init__(self, data: bytes, found: FileHeader, blob: BlobEntry) -> None:
+        self._blob, self._codec = blob, codec(found.codec)
+        self._blocks = blocks(data, found, blob=blob.name)
+        self._rows, self._body = 0, memoryview(b"")
+
+    def take(self, rows: MovedRows) -> Iterator[tuple[int, memoryview]]:
+        """The next rows: the number and the bytes of what each block has of them."""
+        count, size = rows.rows, rows.uncompressed
+        while count:
+            if not self._rows:
+                self._inflate_next()
+            here = min(count, self._rows)
+            end = len(self._body) if here == self._rows else size
+            yield here, self._body[:end]
+            self._rows, self._body = self._rows - here, self._body[end:]
+            count, size = count - here, size - end
+        if size:
+            self._fail()
+
+    def end(self) -> None:
+        """`CorruptError` if there are more rows."""
+        if self._rows or any(each.rows for each in self._blocks):
+            self._fail()
+
+    def _inflate_next(self) -> None:
+        found = next(self._blocks, None)
+        if found is None:
+            self._fail()
+        self._rows, self._body = found.rows, memoryview(self._codec.decompress(found.body, self._blob.uncompressed))
+
+    def _fail(self) -> NoReturn:
+        cause = f"it has not the {self._blob.rows} rows, of {self._blob.uncompressed} bytes, that the log says"
+        raise CorruptError("move rows of", f"blob {self._blob.name}", cause, _RESTORE)
 
 
 def copy_of(log: CommitLog, blob: BlobEntry, source: str, moved: Sequence[MovedRows], write_id: str) -> BlobEntry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, LogEntry, Removal, Transaction
 from azureblob_source.log.iceberg_table import newest_table
 from azureblob_source.log.live_state import blobs_live_at
+from azureblob_source.log.moving import part_of
 from azureblob_source.log.naming import boundary_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
@@ -157,6 +159,32 @@ def test_what_a_revert_leaves_of_a_blob_has_its_partition_and_no_bounds(account:
     left = blobs_live_at(log, newest(log))
     assert {"a", "b"} == {blob.partition for blob in left}
     assert [("gate", {}), ("gate", {})] == [(blob.partition_column, blob.bounds) for blob in left]
+
+
+def test_what_a_revert_leaves_of_a_blob_has_no_larger_blocks() -> None:
+    account = new_account()
+    container, plan = account.container("container"), plan_of(ROWS, codec="zstandard")
+    for batch in range(3):
+        rows = pa.record_batch([["x" * 100_000] * 40, [batch] * 40], schema=ROWS)
+        staged = stage_rows(container, plan, [rows], seed=batch)
+        committer(container, plan, batch).commit([staged], Transaction("q", batch))
+    compacted(account)
+    carry_out(
+        container, plan_revert(container, "flights", Transaction("q", 1)), lambda: new_draft(SYSTEM_CLOCK, None),
+        Publisher(container),
+    )  # fmt: skip
+    assert {(0, 0): 40, (1, 1): 40} == rows_read(account, maxBlockBytes=str(2 << 20))
+
+
+@pytest.mark.parametrize("rows", [{"rows": 3}, {"uncompressed": 6}, {"rows": 5, "uncompressed": 6}])
+def test_a_blob_of_other_rows_than_were_moved_to_it_is_not_divided(account: MemoryAccount, rows: dict[str, int]) -> None:
+    compacted(account)
+    log = CommitLog(account.container("container"), "flights")
+    (blob,) = log.read(newest(log)).blobs
+    first, *others = blob.moved
+    changed = replace(blob, moved=(replace(first, **rows), *others))
+    with pytest.raises(CorruptError, match="it has not the 115 rows, of .* bytes, that the log says"):
+        part_of(log, changed, lambda _: True, "x")
 
 
 def test_tail_shows_no_row_again_and_the_newest_ones_last(account: MemoryAccount) -> None:
