@@ -68,7 +68,7 @@ def compact_stream(
         if done.made:
             checkpoints.make(log)
     finally:
-        try_to_refresh_table(log)
+        try_to_refresh_table(log, draft())
     return done
 
 

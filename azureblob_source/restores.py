@@ -45,5 +45,5 @@ def restore_stream(
     keep = None if keep_replaced is None else timedelta(seconds=keep_replaced)
     draft = replace(new_draft(SYSTEM_CLOCK, epoch), keep=keep)
     entry = restore(log, restored_version(log, version, time), draft, Publisher(log.container))
-    try_to_refresh_table(log)
+    try_to_refresh_table(log, new_draft(SYSTEM_CLOCK, epoch))
     return None if entry is None else entry.version

@@ -39,5 +39,5 @@ def revert_batches(
     plan = plan_revert(container, stream, Transaction(query, after))
     carry_out(container, plan, lambda: new_draft(SYSTEM_CLOCK, epoch), Publisher(container))
     for name in plan.streams:
-        try_to_refresh_table(CommitLog(container, name))
+        try_to_refresh_table(CommitLog(container, name), new_draft(SYSTEM_CLOCK, epoch))
     return plan.batches

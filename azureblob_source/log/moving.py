@@ -91,7 +91,7 @@ def part_of(log: CommitLog, blob: BlobEntry, keeps: Callable[[MovedRows], bool],
     compressed, whole = codec(found.codec), _BodyRows(data, found, blob)
     files, moved = [], []
     for rows in blob.moved:
-        framed = [header(found.schema_json, found.codec, found.sync)]
+        framed: list[bytes | bytearray | memoryview] = [header(found.schema_json, found.codec, found.sync)]
         for count, body in whole.take(rows):
             if keeps(rows):
                 framed += block(count, compressed.compress(body), found.sync)

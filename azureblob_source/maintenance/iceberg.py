@@ -12,8 +12,6 @@ from azureblob_source.log.iceberg_table import newest_table
 from azureblob_source.log.naming import table_location
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.roll_forward import publish_committed
-from azureblob_source.maintenance.drafts import new_draft
-from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:
@@ -56,9 +54,9 @@ def refresh_table(log: CommitLog, draft: Draft, publisher: Publisher) -> Iceberg
     return make_iceberg_table(log, paths, replace(draft, epoch=head.epoch), publisher)
 
 
-def try_to_refresh_table(log: CommitLog) -> None:
+def try_to_refresh_table(log: CommitLog, draft: Draft) -> None:
     """As `refresh_table`, after the work of a function is done: an error is logged."""
     try:
-        refresh_table(log, new_draft(SYSTEM_CLOCK, None), Publisher(log.container))
+        refresh_table(log, draft, Publisher(log.container))
     except AzureBlobError as error:
         logger.warning("the Iceberg table of %s is not up to date: %s", log.stream, error)

@@ -177,7 +177,9 @@ def test_what_a_revert_leaves_of_a_blob_has_no_larger_blocks() -> None:
 
 
 @pytest.mark.parametrize("rows", [{"rows": 3}, {"uncompressed": 6}, {"rows": 5, "uncompressed": 6}])
-def test_a_blob_of_other_rows_than_were_moved_to_it_is_not_divided(account: MemoryAccount, rows: dict[str, int]) -> None:
+def test_a_blob_of_other_rows_than_were_moved_to_it_is_not_divided(
+    account: MemoryAccount, rows: dict[str, Any]
+) -> None:
     compacted(account)
     log = CommitLog(account.container("container"), "flights")
     (blob,) = log.read(newest(log)).blobs

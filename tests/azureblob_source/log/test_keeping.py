@@ -629,7 +629,10 @@ def test_a_streaming_read_has_what_a_revert_took_back_and_a_restore_has_brought_
         committer(container, plan, next(seeds)).commit(staged, Transaction("q", batch))
     write(account, [9], overwrite=True, keep="7 days")
     revert_plan = plan_revert(container, "flights", Transaction("q", 1))
-    new = lambda: Draft(f"revert-{next(seeds)}", NOON.isoformat())  # noqa: E731
+
+    def new() -> Draft:
+        return Draft(f"revert-{next(seeds)}", NOON.isoformat())
+
     carry_out(container, revert_plan, new, Publisher(container))
     assert [9] == numbers(account)
     restore(log_of(account), 2, new(), Publisher(container))
