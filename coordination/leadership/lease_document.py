@@ -57,5 +57,6 @@ def from_json(data: bytes, blob: str) -> LeaseDocument:
     whole = type(version) is int and type(epoch) is int and 0 <= epoch < 2**63
     if not (whole and isinstance(holder, str) and isinstance(lease_id, str)):
         cause = "its epoch, holder or lease id is absent or of a wrong type"
-        raise damaged(f"Lease blob {blob}", cause, "Restore it, or delete it.")
+        step = "Delete it; do not restore an earlier version, by which epochs would be given a second time."
+        raise damaged(f"Lease blob {blob}", cause, step)
     return LeaseDocument(epoch, holder, lease_id, {name: fields[name] for name in fields if name not in _OWN})

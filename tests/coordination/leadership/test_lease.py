@@ -102,6 +102,20 @@ def test_a_blob_that_is_created_late_does_not_bring_an_earlier_epoch_back(accoun
     assert begun(lease_of(account)).epoch > second.epoch
 
 
+def test_what_the_error_of_a_damaged_blob_advises_gives_no_epoch_a_second_time(account: MemoryAccount) -> None:
+    container, lease, epochs = account.container("box"), lease_of(account), list[int]()
+    for _ in range(3):
+        term = begun(lease)
+        epochs.append(term.epoch)
+        lease.release(term)
+    container.put(BLOB, b'{"formatVersion":1,"epoch":"7"}')
+    with pytest.raises(CorruptError, match="Delete it; do not restore an earlier version"):
+        lease.acquire()
+    pass_time(account, 60)
+    container.delete(BLOB)
+    assert begun(lease_of(account, "other")).epoch > epochs[-1]
+
+
 def test_epochs_rise_whatever_the_clocks_of_the_hosts_show(account: MemoryAccount) -> None:
     service, epochs = account.clock, list[int]()
     for hours in (3, -2, 0, -48, 1):

@@ -213,7 +213,7 @@ def test_terms_are_counted_with_the_reason_of_their_end(
         (
             b'{"formatVersion":1,"epoch":-1,"holder":"","leaseId":""}',
             CorruptError,
-            "its epoch, holder or lease id is absent or of a wrong type. Restore it",
+            "its epoch, holder or lease id is absent or of a wrong type. Delete it; do not",
         ),
     ],
 )
