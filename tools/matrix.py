@@ -1,7 +1,7 @@
 """Runs the tests on each supported Spark and Python: `make matrix`.
 
     whole     the tests `every_spark` on each Spark, with the Python of `tools.trial.SPARKS`
-    no Spark  the tests without Spark, once on each of these Pythons but this one
+    no Spark  the tests without Spark on each Python but this one, with the newest Spark, whose classes some of them use
     trial     the wheels on each Spark with each Python (`tools/trial.py`)
 
 Environments are those that `tools.setup` makes of the parts `pyspark41@3.12` and so on. A table says how each part has
@@ -22,13 +22,14 @@ from xml.etree import ElementTree as ET
 
 from tools.pythons import THIS, find_python
 from tools.setup import folder_of
-from tools.trial import TrialError, add_pairs, chosen_python, install, release, try_pairs, wheels
+from tools.trial import SPARKS, TrialError, add_pairs, chosen_python, install, release, try_pairs, wheels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 WITH_SPARK = "every_spark and not slow and not live"
+NEWEST = max(SPARKS)
 WITHOUT_SPARK = "not spark and not slow and not live"
 OF_THE_CHECKOUT = ("--ignore=tests/tools", "--ignore=tests/notebooks")
 """Tests without Spark that need what only `make test` installs, such as linters: not of the product."""
@@ -72,8 +73,8 @@ class Result:
 def parts(sparks: Sequence[str], pythons: Sequence[str], this: str) -> list[Part]:
     """The runs of tests. `this` is the Python of `make test`, which the tests without Spark have run on."""
     whole = [Part(spark, chosen_python(spark, pythons), WITH_SPARK) for spark in sparks]
-    homes = {part.python: part.spark for part in whole}
-    return whole + [Part(spark, python, WITHOUT_SPARK) for python, spark in homes.items() if python != this]
+    others = [python for python in pythons if python != this] if NEWEST in sparks else []
+    return whole + [Part(NEWEST, python, WITHOUT_SPARK) for python in others]
 
 
 def counts(report: Path) -> tuple[int, int, int]:
