@@ -89,7 +89,7 @@ class VersionWriter:
 
     fill: the fill that owns the store.
     replaces: whether the rows of a batch replace all that the store has; else they change it.
-    before_publish: is called with the number of each batch that is written and not published yet.
+    before_publish: is called with the number of each batch that is written and not published yet, or published before.
     """
 
     location: Location
@@ -116,6 +116,7 @@ class VersionWriter:
         if base is not None and batch <= base.batch and not sealed:
             if batch < base.batch:
                 raise _older_checkpoint(self.location, batch, base.batch)
+            self.before_publish(batch)  # of a checkpoint that was restored: this machine has it from now on
             return FillResult(base)
         begun = self.clock.monotonic()
         try:

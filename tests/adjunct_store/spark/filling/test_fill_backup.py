@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,16 @@ import pytest
 
 from adjunct_store.spark.filling.fill import VersionWriter
 from adjunct_store.spark.filling.fill_backup import FillBackup
+from adjunct_store.versions.manifest import Version
 from adjunct_store.versions.manifest_store import read_manifest
+from azure_account.location import Location
 from foundation.errors import ConfigurationError, FencedError
+from tests.state_backup.spark.checkpoint_files import batch_files, write_files
+from tests.state_backup.states import new_account
 
 if TYPE_CHECKING:
-    from azure_account.location import Location
+    from pathlib import Path
+
     from tests.adjunct_store.spark.planes import Planes
 
 
@@ -107,6 +113,30 @@ def test_a_driver_that_comes_back_goes_on_after_the_batches_of_another_one(plane
     planes.run(**given, epoch=3)
     assert (1, 2) == batches(planes)
     assert {"a": 1, "b": 2, "c": 3} == planes.content()
+
+
+def test_a_fill_that_has_repeated_its_last_batch_on_another_disk_can_start_again(tmp_path: Path) -> None:
+    """Without Spark: the batch was published, so nothing is written, and the machine has a batch that no backup has."""
+    account = new_account()
+    version = Version(1, 1, (), (), batch=0, entries=0, bytes=0)
+    fill: Any = SimpleNamespace(base=version, generation=SimpleNamespace(number=1))
+
+    def backup_on(disk: str) -> FillBackup:
+        folder: Any = SimpleNamespace(path=f"{tmp_path}/{disk}", location=lambda number: f"{tmp_path}/{disk}/g{number}")
+        return FillBackup(Location.in_account(account, "box/checkpoints"), folder, None)
+
+    files = batch_files(0)
+    write_files(tmp_path / "one/g1", {name: text for name, text in files.items() if not name.startswith("commits")})
+    backup_on("one").back_up(1, 0)
+    other = backup_on("other")
+    other.restore(1)
+    missing: Any = None
+    writer = VersionWriter(Location.in_account(account, "box/planes"), fill, missing, missing)
+    writer.before_publish = partial(other.back_up, 1)
+    assert version == writer.run(missing, 0).version
+    write_files(tmp_path / "other/g1", {"commits/0": files["commits/0"]})
+    other.restore(1)
+    assert (tmp_path / "other/g1/commits/0").exists()
 
 
 def test_only_a_checkpoint_on_a_local_disk_is_backed_up(backup: Location) -> None:
