@@ -7,8 +7,9 @@ a blob with moved rows of which some are not read, or whose versions are ─► 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -117,6 +118,17 @@ class MovedRowsFinder:
             blob = stream_blob(entry, now)
             found += [blob] if len(kept) == len(now.moved) else _parts(blob, now.moved, sorted(kept))
         return found if places or live_at is not None else list(blobs)
+
+    def from_row(self, blob: StreamBlob, row: int) -> tuple[list[StreamBlob], int]:
+        """The rest of a blob with moved rows: the part with this row, and the one that follows it.
+
+        Also how many rows the first one has before the row.
+        """
+        moved = _of_part(self._moved(blob), blob.part)
+        starts = [0, *accumulate(rows.rows for rows in moved)]
+        place = bisect_right(starts, row) - 1
+        parts = [_part(blob, rows) for rows in (moved[place : place + 1], moved[place + 1 :]) if rows]
+        return parts, row - starts[place]
 
     def _moved(self, blob: StreamBlob) -> Sequence[MovedRows]:
         """The moved rows that a blob has."""

@@ -44,15 +44,31 @@ def read_moving_splits(
                     yield split, at + batch.num_rows - rows.num_rows, rows
                 at, skip = at + batch.num_rows, max(0, skip - batch.num_rows)
         except NotFoundError:
+            first, skip = _from_row(log, left[0], skip + at)
+            left, at = [*first, *left[1:]], 0
             found = [
                 *_located(log, left[:1], by_version=by_version),
                 *_located(log, left[1:], by_version=by_version),
             ]
-            if found == left:
+            if left and found == left:
                 raise
-            left, at, skip = found, 0, skip + at
+            left = found
         else:
             return
+
+
+def _from_row(log: CommitLog, split: Split, row: int) -> tuple[list[Split], int]:
+    """What is left of a split after `row` rows, and how many of these the first one has.
+
+    Rows that were moved to one blob may be in several now, in another order. So where some were read, the first one has
+    rows that stay together.
+    """
+    if not row or split.blob.moved_in is None or not _is_whole(split):
+        return [split], row
+    from azureblob_source.read.moved import MovedRowsFinder  # noqa: PLC0415 - as below
+
+    parts, skip = MovedRowsFinder(log).from_row(split.blob, row)
+    return list(split_blobs(parts)), skip
 
 
 def _located(log: CommitLog, splits: Sequence[Split], *, by_version: bool) -> list[Split]:

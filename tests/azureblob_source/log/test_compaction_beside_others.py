@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from arrow_avro import ReadLimits
 from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction, staged_here
-from azureblob_source.log.entry import Transaction
+from azureblob_source.log.entry import Draft, Transaction
 from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import log_version
 from azureblob_source.log.publish import Publisher
@@ -27,12 +28,17 @@ from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from azureblob_source.read.following import Follower, TriggerLimits
 from azureblob_source.read.options import source_options
 from azureblob_source.read.read_ahead import ReadAhead
+from azureblob_source.read.relocating import read_moving_splits
+from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
+from azureblob_source.read.split_reader import SplitSettings
+from azureblob_source.read.splits import split_blobs
 from foundation.clock import SYSTEM_CLOCK, ManualClock
 from foundation.errors import NotFoundError
 from tests.azureblob_source.log.compacting import ROWS, compacted, newest, rows_followed, rows_read, write
 from tests.azureblob_source.write.sink_rows import (
     ACCOUNT,
+    NOON,
     committer,
     new_account,
     plan_of,
@@ -146,6 +152,37 @@ def test_missing_blobs_of_a_compaction_that_was_never_published_are_not_left_out
     assert before == rows_read(account)
     repaired(account)
     assert Counter(range(20)) == listed(account)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_task_amid_a_blob_that_a_revert_divides_has_each_row_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The revert dies then. By their names, which are random, either part may come first."""
+    monkeypatch.setattr("azureblob_source.read.split_reader.ReadAhead", lambda at, of, *_: ReadAhead(at, of, 1, 1))
+    account = new_account()
+    container, plan = account.container("container"), plan_of(ROWS)
+    for batch, query in enumerate("pqpp"):
+        batch_rows = pa.record_batch([["y" * 600_000] * 3, [10 * batch + row for row in range(3)]], schema=ROWS)
+        staged = stage_rows(container, plan, [batch_rows], seed=batch)
+        committer(container, plan, batch).commit([staged], Transaction(query, batch))
+    compacted(account)
+    drafts = (f"{seed}-{number}" for number in itertools.count())
+
+    def take_back(dying: BlobContainer) -> None:
+        plan = plan_revert(dying, "flights", Transaction("q", -1))
+        carry_out(dying, plan, lambda: Draft(next(drafts), NOON.isoformat()), Publisher(dying, threads=1))
+
+    log = log_of(account)
+    splits = list(split_blobs(take_snapshot(log, None).blobs))
+    settings = SplitSettings(limits=ReadLimits(batch_bytes=1 << 20))
+    found: list[int] = []
+    for _, _, read in read_moving_splits(log, splits, settings, by_version=False):
+        found += read["n"].to_pylist()
+        if len(found) == 5:
+            put = on("put", Crash(), name=lambda name: log_version(name) == 6)
+            dying = MemoryAccount(account.service, intercept=FaultInjector(put)).container("container")
+            with pytest.raises(ProcessDied):
+                take_back(dying)
+    assert [10 * batch + row for batch in range(4) for row in range(3)] == sorted(found)
 
 
 @pytest.mark.parametrize("is_moved", [False, True])

@@ -38,7 +38,7 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.read.moved:MovedRowsFinder._movers", "return found[::-1]", "return found"
     ),
     "a task reads the first rows of a blob again": edited(
-        "azureblob_source.read.relocating:read_moving_splits", "found, 0, skip + at", "found, 0, 0"
+        "azureblob_source.read.relocating:read_moving_splits", "left[0], skip + at", "left[0], 0"
     ),
     "a read of an earlier version has all rows of a blob": edited(
         "azureblob_source.read.moved:MovedRowsFinder.located",
