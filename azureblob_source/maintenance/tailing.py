@@ -6,16 +6,21 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from arrow_avro import decode_blob, superset
+from arrow_avro import superset
 from azureblob_source.log.entry import ADOPTED
 from azureblob_source.options import LATEST
+from azureblob_source.read.blobs import stream_blob
 from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
+from azureblob_source.read.moved import MovedRowsFinder
+from azureblob_source.read.relocating import read_moving_splits
+from azureblob_source.read.split_reader import SplitSettings
+from azureblob_source.read.splits import split_blobs
 from foundation.errors import ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from arrow_avro import AvroSchema
     from azureblob_source.log.commit_log import CommitLog
@@ -102,28 +107,24 @@ class Tail:
         return chosen[::-1]
 
     def _read(self, found: Iterable[tuple[LogEntry, BlobEntry]], first: int = 0) -> Iterator[Rows]:
-        """The rows of the blobs, in the superset of all schemas seen so far. Deleted blobs are left out.
+        """The rows of the blobs, wherever they are by now, in the superset of all schemas seen so far.
 
-        first: of rows that were moved, those of earlier versions, which are older, are left out.
+        first: of rows that were moved, those of earlier versions are left out; so are those of deleted blobs.
         """
         found = list(found)
         for _, blob in found:
             if blob.schema not in self._schemas:
                 self._schemas[blob.schema] = self.log.writer_schema(blob.schema)
+        reader = superset(tuple(self._schemas.values()), self.columns) if found else None
+        finder, settings = MovedRowsFinder(self.log), SplitSettings(reader, self.columns)
         for entry, blob in found:
+            parts = finder.parts([stream_blob(entry, blob)], lambda rows: rows.version >= first, lambda _: first > 0)
             try:
-                data = self.log.container.get(blob.name, if_match=blob.etag).data
+                for _, _, batch in read_moving_splits(self.log, [*split_blobs(parts)], settings, by_version=False):
+                    yield Rows(entry, blob, batch)
             except (ConflictError, NotFoundError):
                 text = "blob %s of version %d is deleted or replaced, its rows are left out"
                 logger.warning(text, blob.name, entry.version)
-                continue
-            reader = superset(tuple(self._schemas.values()), self.columns)
-            is_new = [rows.version >= first for rows in blob.moved for _ in range(rows.rows)]
-            for batch in decode_blob(data, blob=blob.name, reader=reader, columns=self.columns):
-                mask, is_new = is_new[: batch.num_rows], is_new[batch.num_rows :]
-                rows = batch if all(mask) else batch.filter(pa.array(mask))
-                if rows.num_rows:
-                    yield Rows(entry, blob, rows)
 
 
 def _rows(blob: BlobEntry) -> int:

@@ -25,7 +25,7 @@ from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repa
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
-from azureblob_source.read.following import Follower, TriggerLimits
+from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
 from azureblob_source.read.options import source_options
 from azureblob_source.read.read_ahead import ReadAhead
 from azureblob_source.read.relocating import read_moving_splits
@@ -323,3 +323,26 @@ def test_tail_shows_the_new_rows_of_a_blob_wherever_they_are_in_it() -> None:
     assert (3, 1) == ((done := compacted(account)).replaced, done.made)
     shown = Counter(n for each in next(tail.following()) for n in each.batch["n"].to_pylist())
     assert Counter([*large, 6, 8, *(2 * row for row in large)]) == shown
+
+
+def test_tail_shows_rows_that_are_moved_before_it_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    account = new_account()
+    write(account, 0, [0])
+    tail = Tail(CommitLog(account.container("container"), "flights"), account.clock)
+    tail.last(1)
+    following, found = tail.following(), list[int]()
+    for batch in (1, 2):
+        write(account, batch, [2 * batch])
+        found += [n for each in next(following) for n in each.batch["n"].to_pylist()]
+    write(account, 3, [6])
+
+    def late(*given: object) -> object:
+        if 3 == newest(log_of(account)):
+            assert 1 == compacted(account).made
+            write(account, 4, [8])
+        return new_blobs(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("azureblob_source.maintenance.tailing.new_blobs", late)
+    while 8 not in found:
+        found += [n for each in next(following) for n in each.batch["n"].to_pylist()]
+    assert [2, 4, 6, 8] == found
