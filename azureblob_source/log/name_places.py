@@ -22,6 +22,8 @@ _TIME = re.compile(
     re.ASCII | re.DOTALL,
 )
 """The last time in a name, after what stands before it."""
+_YEARS = range(1900, 9000)
+"""Others are numbers, as in 0001-01-01.avro, or stand for no time, as in dt=9999-12-31."""
 _DAY, _HOUR, _MINUTE = 3, 4, 5
 _MOST_PREFIXES = 6
 Span = tuple[int, int]
@@ -94,7 +96,9 @@ def _timed(name: str) -> tuple[re.Match[str], datetime] | None:
     while match is not None:
         numbers = [int(each) for each in match.groups()[1:] if each is not None]
         try:
-            return match, datetime(*numbers, tzinfo=UTC)  # type: ignore[arg-type, misc]
+            if numbers[0] in _YEARS:
+                return match, datetime(*numbers, tzinfo=UTC)  # type: ignore[arg-type, misc]
         except ValueError:
-            match = _TIME.match(name, 0, match.start(2))
+            pass
+        match = _TIME.match(name, 0, match.start(2))
     return None

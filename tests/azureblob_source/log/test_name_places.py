@@ -29,6 +29,8 @@ DAY = datetime(2026, 11, 28, tzinfo=UTC)
         ("topics/o/partition=0/o+0+0000000007.avro", "topics/o/partition=0/", None, "topics/o/partition=0/"),
         ("events/part-00000-20261128.avro", "events/", None, "events/"),
         ("events/2026/13/28/18/05/00.avro", "events/2026/13/28/18/05/", None, "events/2026/13/28/18/05/"),
+        ("events/0001-01-01.avro", "events/", None, "events/"),
+        ("events/dt=9999-12-31/1.avro", "events/dt=9999-12-31/", None, "events/dt=9999-12-31/"),
         ("a.avro", "", None, ""),
         ("2026/11/28/18/05/2026/13/28/x.avro", "", EVENING, "2026/11/28/17/50"),
         ("x/2025/01/01/y/2026/11/28/18/05/00.avro", "x/2025/01/01/y/", EVENING, "x/2025/01/01/y/2026/11/28/17/50"),
