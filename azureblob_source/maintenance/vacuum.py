@@ -235,7 +235,7 @@ def vacuum(
     """Carry out a plan with `threads` concurrent requests. `progress` is called with the entries deleted since then.
 
     Safe while readers and writers use the stream, and to run again after an interruption at any point. Of two vacuums
-    of one log one ends with `ConflictError`.
+    of one log one ends with `ConflictError`, and so does that of a stream that was deleted since.
     """
     work = _Work(container, plan, threads, progress)
     boundary, kept = plan.boundary, plan.list_entry
@@ -246,6 +246,8 @@ def vacuum(
         removing = {entry.version: entry.etag for entry in chunk}
         end = chunk[-1].version + 1
         first = find_entry(container, plan.stream, end)
+        if first is None and not any(entries):
+            raise work.deleted()
         listed_in = end if first is None else first.list_version
         boundary = move_boundary(container, plan.stream, boundary, Boundary(end, removing, new_id(), listed_in))
         before = [] if kept is None or kept.version == listed_in else [kept]
@@ -290,7 +292,7 @@ class _Work:
             self.copies.setdefault(name, []).append(blob)
 
     def read(self, entries: Sequence[ListedEntry]) -> list[LogEntry | None]:
-        """The contents of the entries; None for one that is deleted already."""
+        """The contents of the entries; None for one that is deleted already. `ConflictError` as of `deleted`."""
         return self._each(self._read, entries)
 
     def clear(
@@ -337,7 +339,16 @@ class _Work:
         return concurrent_map(act, items, self.threads, after_error="wait")
 
     def _read(self, entry: ListedEntry) -> LogEntry | None:
-        return find_entry(self.container, self.plan.stream, entry.version)
+        etags: list[str] = []
+        found = find_entry(self.container, self.plan.stream, entry.version, lambda at: etags.append(at.properties.etag))
+        if found is not None and etags != [entry.etag]:
+            raise self.deleted()
+        return found
+
+    def deleted(self) -> ConflictError:
+        """The error for a log that is not the one of the plan any more."""
+        place, cause = f"{self.plan.stream} in {self.container.url}", "the stream was deleted since this was planned"
+        return ConflictError("vacuum", place, cause, "Run it again.")
 
     def _delete_entry(self, entry: ListedEntry) -> None:
         self._delete(log_name(self.plan.stream, entry.version), entry.etag)

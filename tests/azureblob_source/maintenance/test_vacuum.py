@@ -307,6 +307,21 @@ def test_of_two_concurrent_vacuums_one_fails() -> None:
     assert kept(3, 5) == names(account)
 
 
+@pytest.mark.parametrize("versions", [0, 2, 6])
+def test_a_stream_that_was_deleted_since_the_plan_is_left_as_it_is(versions: int) -> None:
+    """Somebody may answer the question hours later."""
+    account = stream_of_days(5)
+    plan, container = plan_vacuum(log_over(account), now(account)), account.container("container")
+    for name in names(account):
+        container.delete(name)
+    for version in range(versions):
+        write(account, version)
+    there = names(account)
+    with pytest.raises(ConflictError, match=r"the stream was deleted since this was planned\. Run it again"):
+        vacuum(container, plan, lambda: "late", threads=1)
+    assert there == names(account)
+
+
 # --- entries of stale writers below the boundary ----------------------------------------------------------------------
 
 
