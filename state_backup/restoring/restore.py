@@ -356,9 +356,9 @@ def _resolved(stores: Mapping[str, Path | str]) -> dict[str, Path]:
 def _directory(path: Path) -> Path:
     try:
         resolved = path.resolve()
-        file = resolved.exists() and not resolved.is_dir()
+        file = resolved.is_symlink() or (resolved.exists() and not resolved.is_dir())  # Python 3.13 keeps such a link
         mounted = mount_at_or_below(resolved)
-    except (OSError, RuntimeError) as error:  # Python before 3.13 reports a circle of links so
+    except (OSError, RuntimeError) as error:  # earlier ones report a circle of links
         raise ConfigurationError("restore", str(path), str(error), "Check the path.") from error
     if file:
         raise ConfigurationError("restore", str(path), "it is no directory", "Remove it, or check the path.")
