@@ -178,7 +178,10 @@ def _check_not_newer(location: Path, local: int | None, backup: QueryPosition) -
         raise ConflictError("restore checkpoint", str(location), cause, step)
     if local is not None and local > backup.batch and not openings_of(location):
         cause = f"it has batch {local}, the backup has batch {backup.batch}"
-        raise ConflictError("restore checkpoint", str(location), cause, step)
+        step = (
+            "To keep these batches start the query without this restore, if no other machine runs it; or discard them"
+        )
+        raise ConflictError("restore checkpoint", str(location), cause, f"{step} (`discard_newer=True`).")
 
 
 def _query_of(location: Path) -> str | None:
