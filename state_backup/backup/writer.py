@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from azure_account.undelete import undelete
 from foundation.arguments import checked
 from foundation.clock import SYSTEM_CLOCK, Clock
 from foundation.errors import AzureBlobError, ConflictError, NotFoundError
+from foundation.parallel import concurrent_map
 from foundation.report import ProgressCallbacks
 from state_backup.backup.attempt import AttemptOptions, BackupAttempt, KnownContent
 from state_backup.backup.notes import WriterNotes
@@ -276,8 +278,7 @@ class StateWriter:
         there, _ = self._storage.listed()
         if self._blobs_of(self._indexes) - set(there):
             self._refresh({})  # another writer may have taken over, and deleted them
-        read = {blob: self._storage.read_index(self._record.document, blob) for blob in sorted(self._indexes)}
-        unread = {blob for blob, index in read.items() if index is None}
+        unread = self._indexes.keys() - self._fetched(self._indexes)
         self._lost, self._looked = self._lost | self._find_lost(there) | unread, now
 
     def _attempt(self, options: AttemptOptions, uploaded: Mapping[Content, Blobs] | None = None) -> BackupAttempt:
@@ -373,9 +374,13 @@ class StateWriter:
         self._go_on_from({**known, **self._read_indexes(known)})
 
     def _read_indexes(self, known: Collection[str]) -> dict[str, SnapshotIndex]:
-        blobs = {blob for each in self.checkpoints for blob in each.indexes.values()} - set(known)
-        found = {blob: self._storage.read_index(self._record.document, blob) for blob in sorted(blobs)}
-        return {blob: index for blob, index in found.items() if index is not None}
+        return self._fetched({blob for each in self.checkpoints for blob in each.indexes.values()} - set(known))
+
+    def _fetched(self, blobs: Collection[str]) -> dict[str, SnapshotIndex]:
+        """The snapshot indexes in these blobs that can be read. A store may have hundreds, for readers of old ones."""
+        read, names = partial(self._storage.read_index, self._record.document), sorted(blobs)
+        found = concurrent_map(read, names, self._storage.threads, after_error="wait")
+        return {blob: index for blob, index in zip(names, found, strict=True) if index is not None}
 
     def _find_lost(self, there: Mapping[str, int]) -> set[str]:
         """Blobs of checkpoints that are gone for good, or have not the size they had: no new checkpoint uses them.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 from azure_account.memory.faults import Crash, FaultInjector, LostAnswer, ProcessDied, Refuse, on
+from azure_account.retrying.retry_loop import Intercept, Request
 from foundation.errors import ConfigurationError, ConflictError, CorruptError, FencedError, NotFoundError
 from state_backup.backup.settings import TaskIdentity, WriterHandover, WriterSettings
 from state_backup.backup.writer import open_state
@@ -16,12 +18,14 @@ from state_backup.sweeping.sweep import plan_sweep, sweep
 from tests.state_backup.states import STATE, TREES, check_no_orphans, equal, new_account, state_in, write
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from azure_account.memory.account import MemoryAccount
     from state_backup.backup.writer import StateWriter
     from state_backup.record.record import Checkpoint
 
+T = TypeVar("T")
 OWNER = TaskIdentity("flights", task_name="task-3")
 
 
@@ -83,6 +87,27 @@ def test_checkpoints_that_are_named_stay_until_they_are_not_named_any_more(tmp_p
     back_up(writer, tmp_path, 2)
     assert 2 == len(checkpoints(state_in(container)))
     check_no_orphans(container)
+
+
+class TwoAtOnce(Intercept):
+    """Each request for a snapshot index waits for another one."""
+
+    def __init__(self) -> None:
+        self.met = threading.Barrier(2)
+
+    def attempt(self, request: Request, send: Callable[[], T]) -> T:
+        if request.operation == "get" and "/index/" in request.name:
+            self.met.wait(30)
+        return send()
+
+
+def test_the_indexes_of_many_checkpoints_are_read_at_the_same_time(tmp_path: Path) -> None:
+    """Of a store whose readers were killed hundreds stay, and each task that writes it reads them all."""
+    account = new_account()
+    writer = opened(account, keep=4)
+    for tree in range(4):
+        back_up(writer, tmp_path, tree)
+    assert 4 == len(opened(account.restarted(TwoAtOnce()), threads=2).checkpoints)
 
 
 @pytest.mark.usefixtures("no_packs")
