@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from azure_account import connect
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from azure_account.options.settings import AccountSettings
     from azureblob_source.write.commit_plan import CommitPlan
 
-_logs: dict[tuple[AccountSettings, str, str], CommitLog] = {}
+_logs: dict[tuple[str, str], tuple[AccountSettings, CommitLog]] = {}
+"""By the container's URL and the stream. Other settings, such as a renewed SAS, replace a log: they come each hour."""
 
 
 def container_of(plan: CommitPlan) -> BlobContainer:
@@ -26,9 +28,13 @@ def container_of(plan: CommitPlan) -> BlobContainer:
 def logs_of(plan: CommitPlan, container: BlobContainer) -> Callable[[str], CommitLog]:
     """The logs that this process keeps: they remember their heads, so that a commit need not search for them."""
 
+    @cache
     def log(stream: str) -> CommitLog:
-        facts = plan.facts if stream == plan.stream else None
-        return _logs.setdefault((plan.account, container.name, stream), CommitLog(container, stream, facts=facts))
+        settings, known = _logs.get((container.url, stream), (None, None))
+        if known is None or settings != plan.account:
+            known = CommitLog(container, stream, facts=plan.facts if stream == plan.stream else None)
+            _logs[container.url, stream] = plan.account, known
+        return known
 
     return log
 
@@ -36,5 +42,5 @@ def logs_of(plan: CommitPlan, container: BlobContainer) -> Callable[[str], Commi
 def ensure_container(container: BlobContainer, *, create: bool) -> None:
     """Create the container if it is absent; with `create` false raise `NotFoundError` instead."""
     if create_if_absent(container, allowed=create):
-        for known in [key for key in _logs if key[1] == container.name]:
+        for known in [key for key in _logs if key[0] == container.url]:
             del _logs[known]  # these logs were of a container of the same name that has been deleted
