@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from azureblob_source.log.commit_log import CommitLog
-    from azureblob_source.log.entry import BlobEntry, Draft, LogEntry
+    from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Removal
 
 logger = logging.getLogger("azureblob_source")
 
@@ -65,7 +65,7 @@ def leave_out(log: CommitLog, blobs: Collection[BlobEntry], draft: Draft, publis
     """Append the entry that removes blobs from the stream which were deleted by hand; returns it.
 
     Blobs that earlier entries remove, and that cannot be deleted, stay where they are. An entry with moved rows that
-    cannot be published is voided: they are where they were. `draft` is as for `publish_committed`. `ConflictError` if
+    cannot be published is voided if they are where they were. `draft` is as for `publish_committed`. `ConflictError` if
     another blob of an unpublished entry is missing too.
     """
     while True:
@@ -74,10 +74,11 @@ def leave_out(log: CommitLog, blobs: Collection[BlobEntry], draft: Draft, publis
         if head is None:
             raise NotFoundError("change", f"the log of {log.stream}", "there is none", "Check the name.")
         unpublished = log.entries(first_unpublished(head, kept_from=log.kept_from), head.version)
-        stuck = _stuck(unpublished, blobs, publisher)
+        left_out = {blob.removal for blob in blobs}
+        stuck = _stuck(unpublished, left_out, publisher)
         if stuck is None:
-            removed = tuple(sorted(blob.removal for blob in blobs))
-            entry = log.next_entry(head, replace(draft, transaction=None, removed=removed), head.version)
+            draft = replace(draft, transaction=None, removed=tuple(sorted(left_out)))
+            entry = log.next_entry(head, draft, head.version)
             if log.put(entry).write_id == draft.write_id:
                 return entry
         elif not stuck.entry.moves:
@@ -85,17 +86,18 @@ def leave_out(log: CommitLog, blobs: Collection[BlobEntry], draft: Draft, publis
             raise ConflictError("leave out blobs of", place, _cause(stuck.entry, stuck.failed), step)
         else:
             put = void(log, head, stuck, draft, publisher)
-            blobs = [blob for blob in blobs if blob not in stuck.entry.blobs]
+            own = {blob.removal for blob in stuck.entry.blobs}
+            blobs = [blob for blob in blobs if blob.removal not in own]
             if put is not None and not blobs:
                 return put
 
 
-def _stuck(entries: Sequence[LogEntry], left_out: Collection[BlobEntry], publisher: Publisher) -> ToVoid | None:
-    """The first of the entries that cannot be published: without blobs that are left out, unless it moves rows."""
+def _stuck(entries: Sequence[LogEntry], left_out: Collection[Removal], publisher: Publisher) -> ToVoid | None:
+    """The first of the entries that cannot be published: without blobs that are left out, unless it is to move rows."""
     for entry in entries_in_effect(entries):
         failed = publisher.publish_blobs(entry)
-        if not entry.moves:
-            failed = [each for each in failed if each.blob not in left_out]
+        if failed and (not entry.moves or len(entry.removed) == len(publisher.deleted_by(entry))):
+            failed = [each for each in failed if each.blob.removal not in left_out]
         if failed:
             return ToVoid(entry, failed)
     return None

@@ -58,8 +58,8 @@ class Deleted:
         return replace(self, overwrites=found, at=at)
 
     def left_of(self, blobs: list[tuple[StreamBlob, str]]) -> list[tuple[StreamBlob, str]]:
-        """The blobs that no overwrite removes."""
-        names = {removal.name for entry in self.overwrites for removal in entry.removed}
+        """The blobs that none of the entries removes: a restore may remove what another one had brought back."""
+        names = {removal.name for entry in (*self.overwrites, *self.reverts) for removal in entry.removed}
         return [each for each in blobs if each[0].name not in names] if names else blobs
 
 

@@ -169,7 +169,9 @@ class Follower:
         if head is None or head.newest_compaction is None or head.newest_compaction <= after:
             return found
         revoked = frozenset[int]() if deleted is None else deleted.taken_back
-        replaced_at = None if deleted is None or head.since > until else deleted.replaced_at
+        replaced_at = None if deleted is None else deleted.replaced_at
+        if replaced_at is not None and head.since > until:
+            replaced_at = self._before_overwrite(head, until)
         at = until if deleted is None else deleted.in_effect(until)
 
         def keeps(rows: MovedRows) -> bool:
@@ -187,6 +189,16 @@ class Follower:
             for schema, blobs in by_schema.items()
             for blob in self._moves.parts(self._moves.located(blobs, at, keeps, replaced_at), keeps, is_cut)
         ]
+
+    def _before_overwrite(self, head: LogEntry, until: int) -> int | None:
+        """The version before the first overwrite of all rows after `until`; None if too many have followed it."""
+        entry = head
+        for _ in range(_AT_ONCE):
+            version = entry.since - 1
+            entry = self._entry(version)
+            if entry.since <= until:
+                return version
+        return None
 
     def _by_checkpoint(
         self, after: int, until: int, reverts: Sequence[LogEntry]

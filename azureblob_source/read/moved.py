@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from azureblob_source.log.keeping import keepers_after
 from azureblob_source.log.live_state import with_live_state
+from azureblob_source.log.naming import of_replaced
 from azureblob_source.log.relocation import compactions_after
 from azureblob_source.log.times import spanned, times_of_rows
 from azureblob_source.read.blobs import PLANNED, BlobPart, StreamBlob, stream_blob, stream_blobs
@@ -131,9 +132,10 @@ class MovedRowsFinder:
         return parts, row - starts[place]
 
     def _moved(self, blob: StreamBlob) -> Sequence[MovedRows]:
-        """The moved rows that a blob has."""
+        """The moved rows that a blob has, or the copy of one that is kept."""
         entry = self._entry(blob.moved_in or 0)
-        return next(each.moved for each in entry.blobs if each.name == blob.name)
+        _, name = of_replaced(self.log.stream, blob.name) or (0, blob.name)
+        return next(each.moved for each in entry.blobs if each.name == name)
 
     def _entry(self, version: int) -> LogEntry:
         if version not in self._entries:

@@ -20,6 +20,7 @@ from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import log_version
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.void import leave_out
+from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
@@ -34,7 +35,7 @@ from azureblob_source.read.source import ReadPlan, SnapshotReader, spark_schema
 from azureblob_source.read.split_reader import SplitSettings
 from azureblob_source.read.splits import split_blobs
 from foundation.clock import SYSTEM_CLOCK, ManualClock
-from foundation.errors import NotFoundError
+from foundation.errors import ConflictError, NotFoundError
 from tests.azureblob_source.log.compacting import ROWS, compacted, newest, rows_followed, rows_read, write
 from tests.azureblob_source.write.sink_rows import (
     ACCOUNT,
@@ -152,6 +153,20 @@ def test_missing_blobs_of_a_compaction_that_was_never_published_are_not_left_out
     assert before == rows_read(account)
     repaired(account)
     assert Counter(range(20)) == listed(account)
+
+
+def test_a_blob_of_the_newest_entry_is_left_out_though_a_checkpoint_has_it() -> None:
+    account = new_account()
+    for batch in range(20):
+        write(account, batch, [2 * batch, 2 * batch + 1])
+    log = log_of(account)
+    checkpoints.make(log)
+    log.container.delete(log.read(19).blobs[0].name)
+    with pytest.raises(ConflictError, match="--leave-out-missing"):
+        write(account, 20, [40])
+    leave_out(log, missing_blobs(log), new_draft(SYSTEM_CLOCK, None), Publisher(log.container, threads=1))
+    write(account, 20, [40])
+    assert {*range(38), 39, 40} == {n for _, n in rows_read(account)}
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -33,10 +33,11 @@ from azureblob_source.log.entry import Draft, Transaction
 from azureblob_source.log.naming import may_be_data, of_replaced, replaced_name
 from azureblob_source.log.publish import Publisher
 from azureblob_source.log.restore import restore
+from azureblob_source.log.void import leave_out
 from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.audit.findings import Kind
 from azureblob_source.maintenance.inventory import inventory
-from azureblob_source.maintenance.repair import plan_repair
+from azureblob_source.maintenance.repair import missing_blobs, plan_repair
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.vacuum import VacuumResult, plan_vacuum, vacuum
 from azureblob_source.read.blobs import BlobSelection
@@ -645,3 +646,30 @@ def test_a_streaming_read_has_what_a_revert_took_back_and_a_restore_has_brought_
         after = end
     assert [0, 1, 2] == found
     assert {2} == follower.taken_back(-1, 2), "its control messages come again"
+
+
+def test_a_query_that_lags_looks_for_nothing_that_was_brought_back_and_restored_away_again() -> None:
+    account = new_account()
+    write(account, [0], partitionColumn="stream")
+    write(account, [1], overwrite=True, keep="7 days", partitionColumn="stream", partitionOverwriteMode="dynamic")
+    for version in (0, 1):
+        log = log_of(account)
+        restore(log, version, Draft(f"restore-{next(seeds)}", NOON.isoformat(), keep=WEEK), Publisher(log.container))
+    assert [1] == numbers(account)
+    follower = Follower(log_of(account), 60.0, account.clock)
+    follower.log.refresh()
+    assert [[], [1]] == [rows_in(follower.log, [blob for blob, _ in follower.blobs(-1, until)]) for until in (0, 1)]
+
+
+def test_of_restored_rows_only_those_are_left_out_that_were_deleted_by_hand() -> None:
+    account = new_account()
+    write(account, [0])
+    write(account, [1])
+    write(account, [2], overwrite=True, keep="7 days")
+    log = log_of(account)
+    restored = restore(log, 1, Draft(f"restore-{next(seeds)}", NOON.isoformat()), Publisher(log.container))
+    assert restored is not None
+    lost = next(blob for blob in restored.blobs if blob.moved[0].version == 1)
+    log.container.delete(lost.name)
+    leave_out(log, missing_blobs(log), Draft(f"left-{next(seeds)}", NOON.isoformat()), Publisher(log.container))
+    assert [0] == numbers(account)
