@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from azureblob_source.log.entry import Totals
@@ -479,12 +480,12 @@ class SchemaGuard:
         """The first version with rows that do not fit, and why."""
         head = self.follower.head()
         since = 0 if head is None else head.since
-        for blob, schema in self.follower.blobs(after, until):
-            version = blob.version or 0
-            misfit = self._misfit(schema) if version >= since else None
-            if misfit is not None:
-                return version, misfit
-        return None
+        unfit = [
+            (max(after + 1, (blob.version if blob.first_version is None else blob.first_version) or 0), misfit)
+            for blob, schema in self.follower.blobs(after, until)
+            if (blob.version or 0) >= since and (misfit := self._misfit(schema)) is not None
+        ]
+        return min(unfit, key=itemgetter(0), default=None)
 
     def _misfit(self, fingerprint: str) -> Misfit | None:
         if fingerprint not in self._known:

@@ -26,8 +26,9 @@ from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repa
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
-from azureblob_source.read.following import Follower, TriggerLimits, new_blobs
+from azureblob_source.read.following import Follower, SchemaGuard, TriggerLimits, new_blobs
 from azureblob_source.read.options import source_options
+from azureblob_source.read.query_schema import QuerySchema
 from azureblob_source.read.read_ahead import ReadAhead
 from azureblob_source.read.relocating import read_moving_splits
 from azureblob_source.read.snapshot import take_snapshot
@@ -361,3 +362,20 @@ def test_tail_shows_rows_that_are_moved_before_it_reads_them(monkeypatch: pytest
     while 8 not in found:
         found += [n for each in next(following) for n in each.batch["n"].to_pylist()]
     assert [2, 4, 6, 8] == found
+
+
+def test_a_query_ends_before_a_version_that_brings_a_column_also_if_its_rows_were_moved() -> None:
+    account = new_account()
+    container, wide = account.container("container"), ROWS.append(pa.field("x", pa.int64()))
+    write(account, 0, [0])
+    log = log_of(account)
+    narrow = log.writer_schema(log.read(0).schemas[0])
+    for batch in range(1, 6):
+        plan, rows = plan_of(wide, partitionColumn="gate"), pa.record_batch([["a"], [batch], [1]], schema=wide)
+        staged = stage_rows(container, plan, [rows], seed=batch)
+        committer(container, plan, batch).commit([staged], Transaction("q", batch))
+    assert 1 == compacted(account).made
+    guard = SchemaGuard(Follower(log_of(account), 60.0), QuerySchema(narrow, None, strict=True))
+    assert 0 == guard.end(-1, 5)
+    with pytest.raises(ConflictError, match="version 1 of .* it adds column 'x'"):
+        guard.end(0, 5)
