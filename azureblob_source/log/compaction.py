@@ -287,10 +287,10 @@ def compact(
     stage: as of `staged_here`, which is the default; gives what was staged for each group, in order.
 
     Safe beside writers, readers, a vacuum, a revert and another compaction: a group that they have changed is left for
-    the next plan. `NotFoundError` if a blob was deleted by hand; other errors as of `moved_together` and
+    the next plan. `NotFoundError` at the end if a blob was deleted by hand; other errors as of `moved_together` and
     `commit_relocation`.
     """
-    done = CompactionResult()
+    done, gone = CompactionResult(), False
     if plan.groups:
         publisher.probe_once(log.stream, log.notes, NO_ATTRIBUTES, deletes=True)
     drafts = [
@@ -307,11 +307,13 @@ def compact(
         if staged is not None:
             new_blob = replace(new, epoch=None, blobs=(staged.blob,), attributes=staged.attributes)
             made = commit_relocation(log, new_blob, replace(publisher, etags=staged.etags), plan.version)
-        elif not _is_outdated(log, group, new, plan.version):
-            cause, step = "one of its blobs is gone", "Run `repair` to see which, and restore it (soft delete)."
-            raise NotFoundError("compact", log.place, cause, step)
+        else:
+            gone = gone or not _is_outdated(log, group, new, plan.version)
         done = done.with_group(made)
         progress(group.bytes)
+    if gone:
+        step = "`audit` names it: restore it (soft delete), or leave it out by `repair … --leave-out-missing`."
+        raise NotFoundError("compact", log.place, "one of its blobs is gone; the others were compacted", step)
     return done
 
 

@@ -20,8 +20,9 @@ from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.moving import part_of
 from azureblob_source.log.naming import boundary_name
 from azureblob_source.log.publish import Publisher
+from azureblob_source.log.void import leave_out
 from azureblob_source.maintenance.drafts import new_draft
-from azureblob_source.maintenance.repair import plan_repair, repair
+from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.maintenance.tailing import Tail
 from azureblob_source.read import moved
@@ -343,6 +344,16 @@ def test_a_blob_whose_attempt_is_not_seen_is_looked_at_before_it_is_deleted(acco
     container.put(name, data, BlobAttributes())  # another blob with the same rows
     compacted(account)
     assert data == container.get(name).data
+
+
+def test_a_blob_that_was_deleted_by_hand_stops_no_other_group(account: MemoryAccount) -> None:
+    log = CommitLog(account.container("container"), "flights")
+    log.container.delete(next(blob.name for blob in blobs_live_at(log, newest(log), ["a"])))
+    with pytest.raises(NotFoundError, match=r"one of its blobs is gone.*`audit` names it.*--leave-out-missing"):
+        compacted(account)
+    assert 1 == len(blobs_live_at(log, newest(log), ["b"]))
+    leave_out(log, missing_blobs(log), new_draft(SYSTEM_CLOCK, None), Publisher(log.container))
+    assert 1 == compacted(account).made
 
 
 def test_a_blob_that_has_other_rows_than_the_log_says_is_not_moved(account: MemoryAccount) -> None:
