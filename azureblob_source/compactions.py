@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from azure_account.location import Location
 from azureblob_source.address import stream_of
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.compaction import (
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.relocating.compaction import (
     CompactionResult,
     CompactionRules,
     Staged,
@@ -19,7 +20,6 @@ from azureblob_source.log.compaction import (
     plan_compaction,
     staged_here,
 )
-from azureblob_source.log.publish import Publisher
 from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import try_to_refresh_table

@@ -8,7 +8,7 @@ from azure_account import connect
 from azure_account.location import Location
 from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.write.destination import ensure_container
 from azureblob_source.write.options import sink_options

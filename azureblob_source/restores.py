@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from azure_account.location import Location
 from azureblob_source.address import stream_of
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.restore import restore
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.relocating.restore import restore
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import try_to_refresh_table
 from azureblob_source.maintenance.restoring import restored_version

@@ -8,7 +8,7 @@ from azure_account.location import Location
 from azureblob_source.address import stream_of
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import try_to_refresh_table
 from azureblob_source.maintenance.reverting import carry_out, plan_revert

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from azure_account import BlobAttributes
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.write.batch import BatchCommitter
 from benchmarks.emulator import drop
 from benchmarks.flights import PARTITION, repeated, spread

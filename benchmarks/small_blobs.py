@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING
 from azure_account import BlobAttributes, open_account
 from azure_account.memory.account import MemoryAccount
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.compaction import CompactionPlan, CompactionResult, CompactionRules, compact, plan_compaction
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.relocating.compaction import (
+    CompactionPlan,
+    CompactionResult,
+    CompactionRules,
+    compact,
+    plan_compaction,
+)
 from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.write.batch import BatchCommitter
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
 
     from azure_account import BlobContainer
     from azureblob_source.log.entry import LogEntry
-    from azureblob_source.log.publish import Unpublishable
+    from azureblob_source.log.publishing.publish import Unpublishable
     from tools.azurite import Azurite
 
 CONTAINER, STREAM = "compaction", "flights"

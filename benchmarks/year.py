@@ -35,10 +35,10 @@ from azure_account.retrying.retry_loop import Intercept
 from azureblob_source.log.checkpointing import checkpoint_in_commit
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.naming import blob_name, block_id, schema_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.relocating.compaction import CompactionRules, compact, plan_compaction
 from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.reverting import carry_out, plan_revert

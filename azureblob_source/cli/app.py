@@ -37,12 +37,12 @@ from azureblob_source.adoption.adopter import Adopter, AdoptionSettings
 from azureblob_source.cli import output
 from azureblob_source.iceberg.paths import root
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.naming import BATCHES, log_stream
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.restore import restore
-from azureblob_source.log.void import leave_out, void_version
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.publishing.void import leave_out, void_version
+from azureblob_source.log.relocating.compaction import CompactionRules, compact, plan_compaction
+from azureblob_source.log.relocating.restore import restore
 from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.drafts import new_draft
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 
     from azure_account.cli.shell import CommandContext
     from azure_account.container import BlobContainer
-    from azureblob_source.log.compaction import CompactionResult
     from azureblob_source.log.entry import Draft, LogEntry
+    from azureblob_source.log.relocating.compaction import CompactionResult
     from azureblob_source.maintenance.repair import RepairResult
     from azureblob_source.maintenance.tailing import Rows
     from azureblob_source.maintenance.vacuum import VacuumResult

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from azureblob_source.adoption.discovery import Discovery
-    from azureblob_source.log.compaction import CompactionPlan, CompactionResult
     from azureblob_source.log.entry import BlobEntry, LogEntry
+    from azureblob_source.log.relocating.compaction import CompactionPlan, CompactionResult
     from azureblob_source.maintenance.audit.findings import Audit, Finding, Pending
     from azureblob_source.maintenance.checkpoints import NewestCheckpoint, VerifiedCheckpoint
     from azureblob_source.maintenance.inventory import StreamSummary

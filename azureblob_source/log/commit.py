@@ -44,18 +44,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.entry import VOIDED, Draft, LastCommitted, LogEntry
-from azureblob_source.log.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
 from azureblob_source.log.naming import is_batch_log
-from azureblob_source.log.publish import Obstacle, Unpublishable
-from azureblob_source.log.roll_forward import NotPublished, publish_committed, publish_earlier, publish_in_effect
-from azureblob_source.log.status import Replaced, read_or_gone
-from azureblob_source.log.void import ToVoid, void, voided_batch_error
+from azureblob_source.log.publishing.fencing import AT_LEAST_ONCE, IN_PART, NOTHING, check_epoch
+from azureblob_source.log.publishing.publish import Obstacle, Unpublishable
+from azureblob_source.log.publishing.roll_forward import (
+    NotPublished,
+    publish_committed,
+    publish_earlier,
+    publish_in_effect,
+)
+from azureblob_source.log.publishing.status import Replaced, read_or_gone
+from azureblob_source.log.publishing.void import ToVoid, void, voided_batch_error
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import AnyEntry, BlobEntry, Removal, Transaction
-    from azureblob_source.log.publish import Publisher
+    from azureblob_source.log.publishing.publish import Publisher
 
 logger = logging.getLogger("azureblob_source")
 
@@ -293,7 +298,7 @@ def _put_after(log: CommitLog, head: LogEntry | None, draft: Draft, publisher: P
         if draft.overwrites and head is not None:
             draft = replace(draft, removed=_overwritten(log, head, draft))
             if draft.keep is not None:
-                from azureblob_source.log.keeping import check_can_keep  # noqa: PLC0415 - few overwrites keep
+                from azureblob_source.log.publishing.keeping import check_can_keep  # noqa: PLC0415 - few overwrites keep
 
                 check_can_keep(log, draft.removed)
         entry = log.next_entry(head, draft, -1 if head is None else head.version)

@@ -10,8 +10,8 @@ from azureblob_source.iceberg.schema import NotInIcebergError
 from azureblob_source.log.checkpointing import make_table
 from azureblob_source.log.iceberg_table import newest_table
 from azureblob_source.log.naming import table_location
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.roll_forward import publish_committed
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.publishing.roll_forward import publish_committed
 from foundation.errors import AzureBlobError, ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:

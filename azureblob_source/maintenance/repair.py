@@ -19,9 +19,9 @@ from azureblob_source.log.folder import is_below, strangers
 from azureblob_source.log.live import first_unpublished, live_blobs
 from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import BATCHES, is_batch_log, is_data, log_stream
-from azureblob_source.log.publish import drop_staged_blocks, still_there
-from azureblob_source.log.roll_forward import publish_committed
-from azureblob_source.log.status import newest_batch_entry
+from azureblob_source.log.publishing.publish import drop_staged_blocks, still_there
+from azureblob_source.log.publishing.roll_forward import publish_committed
+from azureblob_source.log.publishing.status import newest_batch_entry
 from azureblob_source.read.snapshot import writer_schemas
 from azureblob_source.read.waiting import not_visible
 from azureblob_source.write.schema_evolution import Refusal, read_as
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from azure_account.container import BlobContainer
     from azure_account.values import BlobProperties
     from azureblob_source.log.entry import BlobEntry, Draft, LogEntry
-    from azureblob_source.log.publish import Publisher
+    from azureblob_source.log.publishing.publish import Publisher
 
 logger = logging.getLogger("azureblob_source")
 

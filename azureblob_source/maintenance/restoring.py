@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.live import first_unpublished
-from azureblob_source.log.publish import still_there
-from azureblob_source.log.restore import Restoration, restoration
+from azureblob_source.log.publishing.publish import still_there
+from azureblob_source.log.relocating.restore import Restoration, restoration
 from azureblob_source.read.following import version_at
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import ConfigurationError

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import batches_stream, is_batch_log
-from azureblob_source.log.publish import still_there
-from azureblob_source.log.revert import batches_after, batches_among, entries_after, has_batches_after, is_after, revert
+from azureblob_source.log.publishing.publish import still_there
+from azureblob_source.log.relocating.revert import (
+    batches_after,
+    batches_among,
+    entries_after,
+    has_batches_after,
+    is_after,
+    revert,
+)
 from foundation.clock import SYSTEM_CLOCK
 from foundation.errors import NotFoundError
 
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
 
     from azure_account.container import BlobContainer
     from azureblob_source.log.entry import Draft, LogEntry, Transaction
-    from azureblob_source.log.publish import Publisher
+    from azureblob_source.log.publishing.publish import Publisher
     from foundation.clock import Clock
 
 

@@ -29,7 +29,6 @@ from azure_account.values import Condition, Done, Missing
 from azureblob_source.log.boundary import Boundary, move_boundary
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, attempt_of
-from azureblob_source.log.keeping import keepers_after
 from azureblob_source.log.live import first_unpublished
 from azureblob_source.log.naming import (
     is_batch_log,
@@ -39,9 +38,10 @@ from azureblob_source.log.naming import (
     of_replaced,
     replaced_prefix,
 )
-from azureblob_source.log.publish import Publisher, still_there
-from azureblob_source.log.relocation import commit_relocation, compactions_after
-from azureblob_source.log.status import newest_batch_entry
+from azureblob_source.log.publishing.keeping import keepers_after
+from azureblob_source.log.publishing.publish import Publisher, still_there
+from azureblob_source.log.publishing.status import newest_batch_entry
+from azureblob_source.log.relocating.relocation import commit_relocation, compactions_after
 from azureblob_source.log.stored_entries import find_entry
 from azureblob_source.maintenance.checkpoints import unneeded
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from azureblob_source.log.keeping import keepers_after
 from azureblob_source.log.live_state import with_live_state
 from azureblob_source.log.naming import of_replaced
-from azureblob_source.log.relocation import compactions_after
+from azureblob_source.log.publishing.keeping import keepers_after
+from azureblob_source.log.relocating.relocation import compactions_after
 from azureblob_source.log.times import spanned, times_of_rows
 from azureblob_source.read.blobs import PLANNED, BlobPart, StreamBlob, stream_blob, stream_blobs
 from azureblob_source.read.splits import SPLIT_BYTES

@@ -76,7 +76,7 @@ def _located(log: CommitLog, splits: Sequence[Split], *, by_version: bool) -> li
     of_log = [split.blob for split in splits if split.blob.version is not None]
     if not of_log or log.refresh() is None:
         return list(splits)
-    from azureblob_source.log.keeping import kept_after  # noqa: PLC0415 - few tasks find a blob gone
+    from azureblob_source.log.publishing.keeping import kept_after  # noqa: PLC0415 - few tasks find a blob gone
     from azureblob_source.read.moved import MovedRowsFinder, every_row  # noqa: PLC0415
 
     live_at = min(map(_live_at, of_log))

@@ -182,7 +182,7 @@ def _where_they_are(
         return held
     kept: Mapping[str, str] = {}
     if (head.newest_kept or 0) > version:
-        from azureblob_source.log.keeping import kept_after  # noqa: PLC0415 - few reads meet a kept blob
+        from azureblob_source.log.publishing.keeping import kept_after  # noqa: PLC0415 - few reads meet a kept blob
 
         kept = kept_after(log, version)
     if head.newest_compaction is not None:

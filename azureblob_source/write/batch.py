@@ -27,10 +27,10 @@ from azureblob_source.log.commit import (
     taken_back_error,
 )
 from azureblob_source.log.entry import Draft, LogEntry, Transaction
-from azureblob_source.log.fencing import check_epoch
 from azureblob_source.log.naming import batches_stream, schema_name
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.roll_forward import NotPublished
+from azureblob_source.log.publishing.fencing import check_epoch
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.publishing.roll_forward import NotPublished
 from azureblob_source.metrics import batch_metrics
 from azureblob_source.write.control_objects import merged, split_by_stream
 from azureblob_source.write.row_counts import check_named
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from azure_account.readback import Doubtful
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import AnyEntry, BlobEntry, Operation
-    from azureblob_source.log.publish import Unpublishable
+    from azureblob_source.log.publishing.publish import Unpublishable
     from azureblob_source.write.commit_plan import CommitPlan
     from azureblob_source.write.staged_task import StagedTask
     from foundation.clock import Clock
@@ -161,7 +161,7 @@ class BatchCommitter:
 
     def _compacted(self, log: CommitLog, entry: LogEntry) -> LogEntry:
         """Join small blobs of a stream after an entry; returns the newest entry then."""
-        from azureblob_source.log.compaction import compact_in_commit  # noqa: PLC0415 - as above
+        from azureblob_source.log.relocating.compaction import compact_in_commit  # noqa: PLC0415 - as above
 
         now = utc(self.clock).isoformat(timespec="milliseconds")
         return compact_in_commit(log, entry, lambda: Draft(self.new_id(), now))

@@ -30,9 +30,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from azureblob_source import metrics
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
-from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.naming import schema_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.fencing import publish_unless_fenced
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.write.destination import container_of, logs_of
 from azureblob_source.write.staged_task import StagedTask
 from azureblob_source.write.stream_gate import StreamGate

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.commit_log import adoption_error
-from azureblob_source.log.fencing import AT_LEAST_ONCE, NOTHING
+from azureblob_source.log.publishing.fencing import AT_LEAST_ONCE, NOTHING
 from foundation.errors import ConfigurationError, NotFoundError
 
 if TYPE_CHECKING:

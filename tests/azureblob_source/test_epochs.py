@@ -12,7 +12,7 @@ from azureblob_source.epochs import open_epoch
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.write.options import sink_options
 from foundation.errors import ConfigurationError, FencedError, NotFoundError
 

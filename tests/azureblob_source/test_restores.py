@@ -9,11 +9,11 @@ import pytest
 from azure_account.location import Location
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.iceberg_table import newest_table
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.iceberg import make_iceberg_table
 from azureblob_source.restores import restore_stream
 from foundation.errors import ConfigurationError, FencedError
-from tests.azureblob_source.log.test_restore import draft, numbers, write, written
+from tests.azureblob_source.log.relocating.test_restore import draft, numbers, write, written
 
 
 def test_a_program_restores_a_version_or_a_time() -> None:

@@ -19,7 +19,7 @@ from azureblob_source.epochs import open_epoch
 from azureblob_source.log.commit import commit_entry
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction
-from azureblob_source.log.publish import Publisher, drop_staged_blocks
+from azureblob_source.log.publishing.publish import Publisher, drop_staged_blocks
 from azureblob_source.restores import restore_stream
 from azureblob_source.reverts import revert_batches
 from azureblob_source.write.options import sink_options

@@ -29,16 +29,18 @@ KINDS = {
     "tests.azureblob_source.log.identity_histories:IdentityHistory": (
         "tests.azureblob_source.log.test_commit_log_identity_histories"
     ),
-    "tests.azureblob_source.log.revert_histories.history:RevertHistory": (
-        "tests.azureblob_source.log.revert_histories.mutants"
+    "tests.azureblob_source.log.relocating.revert_histories.history:RevertHistory": (
+        "tests.azureblob_source.log.relocating.revert_histories.mutants"
     ),
-    "tests.azureblob_source.log.compaction_histories.history:CompactionHistory": (
-        "tests.azureblob_source.log.compaction_histories.mutants"
+    "tests.azureblob_source.log.relocating.compaction_histories.history:CompactionHistory": (
+        "tests.azureblob_source.log.relocating.compaction_histories.mutants"
     ),
     "tests.azureblob_source.log.checkpoint_histories:CheckpointedHistory": (
         "tests.azureblob_source.log.test_checkpoint_histories"
     ),
-    "tests.azureblob_source.log.restore_histories:RestoreHistory": "tests.azureblob_source.log.test_restore_histories",
+    "tests.azureblob_source.log.relocating.restore_histories:RestoreHistory": (
+        "tests.azureblob_source.log.relocating.test_restore_histories"
+    ),
     "tests.azureblob_source.maintenance.audit.histories:AuditedHistory": (
         "tests.azureblob_source.maintenance.audit.test_auditing_histories"
     ),

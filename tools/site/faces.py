@@ -29,7 +29,7 @@ FACES = (
 
 BESIDE = {
     "azure_account": ("foundation.errors.RowCountError",),
-    "azureblob_source.compactions": ("azureblob_source.log.compaction.CompactionResult",),
+    "azureblob_source.compactions": ("azureblob_source.log.relocating.compaction.CompactionResult",),
     "control_messages.spark": (
         "control_messages.spark.bounded.Transport",
         "control_messages.messages.Watermark",

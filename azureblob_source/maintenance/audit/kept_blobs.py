@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from azureblob_source.log.entry import Removal
-from azureblob_source.log.keeping import keepers_after
 from azureblob_source.log.naming import of_replaced, replaced_name
-from azureblob_source.log.publish import still_there
+from azureblob_source.log.publishing.keeping import keepers_after
+from azureblob_source.log.publishing.publish import still_there
 from azureblob_source.maintenance.audit.extra_blobs import Extra, origins_of
 from azureblob_source.maintenance.audit.findings import Finding, Kind
 

@@ -22,12 +22,12 @@ from azureblob_source.iceberg.schema import NotInIcebergError
 from azureblob_source.log.checkpointing import make_table
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.compaction import CompactionRules, plan_compaction
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.restore import restore
-from azureblob_source.log.void import leave_out, void_version
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.publishing.void import leave_out, void_version
+from azureblob_source.log.relocating.compaction import CompactionRules, plan_compaction
+from azureblob_source.log.relocating.restore import restore
 from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.inventory import inventory

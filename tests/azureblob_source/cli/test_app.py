@@ -22,8 +22,8 @@ from azureblob_source.cli.app import app
 from azureblob_source.cli.output import rows_table
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.restore import restore
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.relocating.restore import restore
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.write.options import sink_options
 from azureblob_source.write.planning import plan_for_rows

@@ -24,7 +24,7 @@ from azureblob_source.log.naming import hint_name, manifest_version, metadata_pr
 from azureblob_source.maintenance import checkpoints
 from foundation.errors import AzureBlobError, NotFoundError
 from tests.azureblob_source.log.commit_histories.history import CommitHistory
-from tests.azureblob_source.log.revert_histories.history import RevertHistory
+from tests.azureblob_source.log.relocating.revert_histories.history import RevertHistory
 from tests.histories.history import Event, History, draw_events
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.live_state import blobs_live_at, by_entries
 from azureblob_source.log.naming import schema_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from tests.azureblob_source.write.sink_rows import new_account
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from azureblob_source.log.entry import LogEntry
 if TYPE_CHECKING:
     from azureblob_source.log.commit_log import CommitLog
     from azureblob_source.log.entry import AnyEntry, Draft
-    from azureblob_source.log.publish import Publisher
+    from azureblob_source.log.publishing.publish import Publisher
 
 ROWS = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 WEEK_AND_A_DAY = 8 * 24 * 3600.0

@@ -22,7 +22,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction, to_json
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import log_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.metrics import batch_metrics
 from foundation.errors import AzureBlobError
 from tests.histories.process import SteppedProcess

@@ -16,8 +16,8 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, LogEntry, Transaction
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data, log_name
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.void import leave_out
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.publishing.void import leave_out
 from foundation.clock import Clock
 from foundation.errors import AzureBlobError, ConflictError
 from tests.azureblob_source.log.committing import ROWS, WEEK_AND_A_DAY, rows
@@ -130,20 +130,22 @@ Story = tuple["Callable[[], None]", Mutant]
 STORIES: dict[str, Story] = {
     "paused": (
         a_paused_writer_takes_back_what_was_revoked_meanwhile,
-        edited("azureblob_source.log.roll_forward:_publish_and_look_again", " and log.boundary_is_recent()", ""),
+        edited(
+            "azureblob_source.log.publishing.roll_forward:_publish_and_look_again", " and log.boundary_is_recent()", ""
+        ),
     ),
     "left out": (
         what_is_left_out_is_not_all_that_is_missing,
-        edited("azureblob_source.log.void:_stuck", "publisher.publish_blobs(entry)", "[]"),
+        edited("azureblob_source.log.publishing.void:_stuck", "publisher.publish_blobs(entry)", "[]"),
     ),
     "second void": (
         a_void_that_came_second_voids_nothing,
-        edited("azureblob_source.log.void:void", "put.write_id != candidate.write_id", "False"),
+        edited("azureblob_source.log.publishing.void:void", "put.write_id != candidate.write_id", "False"),
     ),
     "missing": (
         a_block_list_that_lacks_its_blocks_may_be_that_of_a_blob_that_was_restored,
         edited(
-            "azureblob_source.log.publish:Publisher.publish_blob",
+            "azureblob_source.log.publishing.publish:Publisher.publish_blob",
             "match self._clear_name(blob), answer:",
             "match _Occupant.NOTHING if isinstance(answer, Missing) else self._clear_name(blob), answer:",
         ),

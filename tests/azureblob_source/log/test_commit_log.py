@@ -21,8 +21,8 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, LogEntry, to_json
 from azureblob_source.log.hint import put_hint
 from azureblob_source.log.naming import log_name, schema_name
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.roll_forward import publish_earlier
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.publishing.roll_forward import publish_earlier
 from azureblob_source.log.stream_notes import LogFacts
 from foundation.errors import ConflictError, CorruptError, NotFoundError, TransientError
 from tests.azureblob_source.write.sink_rows import new_account

@@ -13,7 +13,7 @@ from azureblob_source.log import entry as log_entry
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LIST_EVERY, RECENT_TRANSACTIONS, VOIDED, Draft, LastCommitted, Transaction
 from azureblob_source.log.naming import log_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from foundation.errors import NotFoundError
 from tests.azureblob_source.log.committing import published

@@ -15,7 +15,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, Draft, LogEntry, Removal, Transaction, to_json
 from azureblob_source.log.live_state import blobs_live_at
 from azureblob_source.log.naming import log_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.repair import plan_repair, repair
 from azureblob_source.read.following import Follower, TriggerLimits
 from azureblob_source.read.snapshot import take_snapshot

@@ -21,13 +21,13 @@ import pytest
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, at
 from azureblob_source.log import live_state
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction
 from azureblob_source.log.entry import Draft, Transaction
 from azureblob_source.log.live_state import blobs_live_at
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.restore import restore
-from azureblob_source.log.roll_forward import publish_committed
-from azureblob_source.log.void import leave_out
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.publishing.roll_forward import publish_committed
+from azureblob_source.log.publishing.void import leave_out
+from azureblob_source.log.relocating.compaction import CompactionRules, compact, plan_compaction
+from azureblob_source.log.relocating.restore import restore
 from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.repair import missing_blobs
@@ -37,8 +37,8 @@ from azureblob_source.read.blobs import BlobSelection
 from azureblob_source.read.following import Follower, TriggerLimits
 from azureblob_source.read.snapshot import take_snapshot
 from foundation.errors import ConfigurationError, ConflictError, NotFoundError
-from tests.azureblob_source.log.compacting import BEFORE, ROWS
-from tests.azureblob_source.log.test_keeping import rows_in
+from tests.azureblob_source.log.publishing.test_keeping import rows_in
+from tests.azureblob_source.log.relocating.compacting import BEFORE, ROWS
 from tests.azureblob_source.write.sink_rows import NOON, blob_rows, committer, new_account, plan_of, stage_rows
 from tests.histories.mutants import edited, replaced
 

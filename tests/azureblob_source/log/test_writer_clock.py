@@ -9,7 +9,7 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import FaultInjector
 from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.log.writer_clock import MOST_SECONDS, clock_warning, seconds_ahead
 from azureblob_source.maintenance.drafts import new_draft
 from foundation.clock import SYSTEM_CLOCK, ManualClock

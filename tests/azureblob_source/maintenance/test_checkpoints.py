@@ -27,8 +27,8 @@ from azureblob_source.log.naming import (
     manifest_version,
     metadata_prefix,
 )
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.revert import revert
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.relocating.revert import revert
 from azureblob_source.maintenance.checkpoints import make, unneeded, verify
 from azureblob_source.maintenance.vacuum import VacuumPlan, plan_vacuum, vacuum
 from foundation.errors import NotFoundError

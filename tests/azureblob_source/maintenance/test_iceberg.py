@@ -13,7 +13,7 @@ from azure_account.values import BlobAttributes
 from azureblob_source.compactions import compact_stream
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.iceberg_table import newest_table
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.iceberg import make_iceberg_table, refresh_table
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum

@@ -20,7 +20,7 @@ from azure_account.memory.faults import (
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.naming import blob_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.repair import RepairPlan, RepairResult, plan_repair, repair
 from foundation.errors import FencedError
 from tests.azureblob_source.log.committing import committed, published

@@ -27,7 +27,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft, Transaction
 from azureblob_source.log.live import entries_in_effect
 from azureblob_source.log.naming import batches_stream
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.repair import plan_repair
 from azureblob_source.maintenance.reverting import RevertPlan, carry_out, plan_revert
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
@@ -573,14 +573,14 @@ def test_a_revert_that_may_not_delete_changes_nothing() -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "blobs are not deleted": edited(
-        "azureblob_source.log.publish:Publisher.publish", '"compact", "revert"', '"compact"'
+        "azureblob_source.log.publishing.publish:Publisher.publish", '"compact", "revert"', '"compact"'
     ),
-    "readers do not know it": edited("azureblob_source.log.revert:_entry", "reverts=versions,", ""),
+    "readers do not know it": edited("azureblob_source.log.relocating.revert:_entry", "reverts=versions,", ""),
     "it takes other queries' batches back": edited(
-        "azureblob_source.log.revert:is_after", "own.id == last.id and ", ""
+        "azureblob_source.log.relocating.revert:is_after", "own.id == last.id and ", ""
     ),
     "the log remembers the old batches": edited(
-        "azureblob_source.log.revert:_entry", "transaction=kept", "transaction=None"
+        "azureblob_source.log.relocating.revert:_entry", "transaction=kept", "transaction=None"
     ),
     "the batch log is forgotten": edited(
         "azureblob_source.maintenance.reverting:plan_revert",
@@ -593,7 +593,7 @@ MUTANTS: dict[str, Mutant] = {
             "in plan.entries.items()",
             "in reversed(plan.entries.items())",
         ),
-        lambda patch: patch.setattr("azureblob_source.log.revert._AT_ONCE", 1),
+        lambda patch: patch.setattr("azureblob_source.log.relocating.revert._AT_ONCE", 1),
     ),
     "a follower does not look at later reverts": replaced(
         "azureblob_source.read.deletions:DeletionFinder._deleting", lambda *_: []

@@ -30,7 +30,7 @@ from azureblob_source.log.commit import commit_and_publish, replacement
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, Draft, GoneEntry, LogEntry, Transaction, to_json
 from azureblob_source.log.naming import boundary_name, log_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance import vacuum as vacuum_module
 from azureblob_source.maintenance.vacuum import (
     ListedEntry,
@@ -48,7 +48,7 @@ from tests.azureblob_source.write.sink_rows import committer, new_account, plan_
 if TYPE_CHECKING:
     from azure_account.memory.account import MemoryAccount
     from azureblob_source.log.entry import AnyEntry
-    from azureblob_source.log.publish import Unpublishable
+    from azureblob_source.log.publishing.publish import Unpublishable
 
 DAY = 24 * 3600.0
 

@@ -24,7 +24,7 @@ from azureblob_source.log.checkpoint.live_table import live_table
 from azureblob_source.log.checkpoint.table_columns import TableColumns
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, LogEntry
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.read import snapshot
 from azureblob_source.read.bounds_pruning import MOST_INTERVALS, BoundsPruning

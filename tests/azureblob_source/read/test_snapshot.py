@@ -16,7 +16,7 @@ from azure_account.memory.account import MemoryAccount
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.read.blob_bytes import FIRST_REQUEST
 from azureblob_source.read.blobs import BlobSelection
 from azureblob_source.read.snapshot import ListingRules, take_snapshot

@@ -19,7 +19,7 @@ from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log import commit
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.naming import log_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.read.options import source_options
 from azureblob_source.read.source import FilteringReader, ReadPlan, SnapshotReader, SplitsPartition, _as, spark_schema

@@ -14,7 +14,7 @@ from arrow_avro import spark_of
 from azure_account import connect
 from azureblob_source import metrics
 from azureblob_source.log.entry import Transaction
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.read.stream_source import RefusedReader, stream_reader

@@ -18,7 +18,7 @@ from azureblob_source.log.commit import commit_and_publish
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Draft
 from azureblob_source.log.naming import schema_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.write.batch import BatchCommitter
 from azureblob_source.write.open_blobs import BlobIds
 from azureblob_source.write.options import sink_options

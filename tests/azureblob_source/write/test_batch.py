@@ -29,7 +29,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.live import live_blobs
 from azureblob_source.log.naming import is_data, log_name, schema_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.metrics import batch_metrics
 from azureblob_source.read.snapshot import take_snapshot
 from azureblob_source.write import batch as batch_module

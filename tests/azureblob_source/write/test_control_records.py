@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from azure_account.memory.faults import Crash, FaultInjector, ProcessDied, at, on
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import LogEntry, Transaction, to_json
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.read import views
 from azureblob_source.read.snapshot import newest_generation
 from azureblob_source.write import routing

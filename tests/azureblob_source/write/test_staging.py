@@ -16,7 +16,7 @@ import arrow_avro
 from arrow_avro import CODECS, decode_blob
 from azure_account.memory.faults import FaultInjector, Throttle, Unreachable, on
 from azureblob_source.log.entry import BlobEntry, Transaction
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.write.routing import COALESCED_ROWS, coalesce
 from azureblob_source.write.staged_task import StagedTask
 from foundation.errors import ConfigurationError, TransientError

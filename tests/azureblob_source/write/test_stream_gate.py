@@ -17,9 +17,9 @@ from azure_account.retrying.retry_loop import Intercept, Request
 from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import Transaction
-from azureblob_source.log.fencing import publish_unless_fenced
 from azureblob_source.log.naming import log_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.fencing import publish_unless_fenced
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance.drafts import new_draft
 from azureblob_source.maintenance.reverting import carry_out, plan_revert
 from azureblob_source.read.snapshot import writer_schemas

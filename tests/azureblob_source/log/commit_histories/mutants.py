@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _open(*_: object) -> object:
-    return importlib.import_module("azureblob_source.log.status").Unpublished()
+    return importlib.import_module("azureblob_source.log.publishing.status").Unpublished()
 
 
 def _not_there(container: BlobContainer, blobs: Sequence[BlobEntry]) -> list[BlobEntry]:
@@ -60,10 +60,10 @@ MUTANTS: dict[str, Mutant] = {
         "azureblob_source.maintenance.vacuum:plan_from_listing", " and entry != list_entry", ""
     ),
     "a block list is committed without If-None-Match": edited(
-        "azureblob_source.log.publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
+        "azureblob_source.log.publishing.publish:Publisher.publish_blob", "own, condition=IF_ABSENT", "own"
     ),
     "what later entries say of an entry is not looked at": replaced(
-        "azureblob_source.log.roll_forward:status_of", _open
+        "azureblob_source.log.publishing.roll_forward:status_of", _open
     ),
     "a repair does not look again at what is committed": replaced(
         "azureblob_source.maintenance.repair:_committed_now", lambda *_: set()
@@ -79,7 +79,7 @@ MUTANTS: dict[str, Mutant] = {
         "entry.batch_version if isinstance(entry, LogEntry) else None",
     ),
     "a blob is deleted whatever attempt it carries": edited(
-        "azureblob_source.log.publish:still_there", "attempt == removal.attempt", "attempt is not None"
+        "azureblob_source.log.publishing.publish:still_there", "attempt == removal.attempt", "attempt is not None"
     ),
     "a follower takes any blob of the name for published": replaced(
         "azureblob_source.read.following:not_visible", _not_there
@@ -107,13 +107,17 @@ MUTANTS: dict[str, Mutant] = {
         "since = version if self.overwrites",
     ),
     "an overwrite of partitions deletes before its blobs are visible": edited(
-        "azureblob_source.log.publish:Publisher.publish", 'in ("replace",', 'in ("overwrite-partitions", "replace",'
+        "azureblob_source.log.publishing.publish:Publisher.publish",
+        'in ("replace",',
+        'in ("overwrite-partitions", "replace",',
     ),
     "an overwrite of partitions deletes nothing": edited(
-        "azureblob_source.log.publish:Publisher.publish", "entry.overwrites", 'entry.operation == "overwrite"'
+        "azureblob_source.log.publishing.publish:Publisher.publish",
+        "entry.overwrites",
+        'entry.operation == "overwrite"',
     ),
     "the void of an overwrite removes what that would have removed": edited(
-        "azureblob_source.log.void:void", "publisher.deleted_by(entry)", "set(entry.removed)"
+        "azureblob_source.log.publishing.void:void", "publisher.deleted_by(entry)", "set(entry.removed)"
     ),
     "a follower looks for blobs of partitions that were overwritten": edited(
         "azureblob_source.read.deletions:Deleted.left_of", "if names else", "if () else"

@@ -16,8 +16,8 @@ from azureblob_source.log.commit import append_epoch
 from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import BlobEntry, Draft, LogEntry, Transaction
 from azureblob_source.log.naming import batches_stream, blob_name, log_stream, log_version
-from azureblob_source.log.publish import Publisher
-from azureblob_source.log.void import leave_out
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.publishing.void import leave_out
 from azureblob_source.maintenance.repair import missing_blobs, plan_repair, repair
 from azureblob_source.maintenance.vacuum import plan_vacuum, vacuum
 from azureblob_source.options import EARLIEST

@@ -28,7 +28,7 @@ from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.audit.findings import Kind
 from foundation.errors import NotFoundError, TransientError
 from tests.azureblob_source.log.checkpoint_histories import CheckpointedHistory, CheckpointedRevertHistory
-from tests.azureblob_source.log.restore_histories import CheckpointedRestoreHistory
+from tests.azureblob_source.log.relocating.restore_histories import CheckpointedRestoreHistory
 from tests.histories.history import Event, History, draw_events
 from tests.histories.world import BOX, Truth
 

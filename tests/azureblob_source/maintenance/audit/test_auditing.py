@@ -18,7 +18,7 @@ from azureblob_source.log.commit_log import CommitLog
 from azureblob_source.log.entry import ATTEMPT, BlobEntry, Draft, LogEntry, Transaction, to_json
 from azureblob_source.log.live_state import with_live_state
 from azureblob_source.log.naming import checkpoint_name, hint_name, log_name, schema_name
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
 from azureblob_source.maintenance import checkpoints
 from azureblob_source.maintenance.audit import extra_blobs
 from azureblob_source.maintenance.audit.auditing import audit

@@ -11,10 +11,10 @@ import pytest
 from azure_account.memory.faults import Crash, FaultInjector, NumberedAttempt, ProcessDied
 from azure_account.values import BlobAttributes
 from azureblob_source.log.commit_log import CommitLog
-from azureblob_source.log.compaction import CompactionRules, compact, plan_compaction
 from azureblob_source.log.entry import Transaction
 from azureblob_source.log.live_state import blobs_live_at
-from azureblob_source.log.publish import Publisher
+from azureblob_source.log.publishing.publish import Publisher
+from azureblob_source.log.relocating.compaction import CompactionRules, compact, plan_compaction
 from azureblob_source.maintenance.audit.auditing import audit
 from azureblob_source.maintenance.checkpoints import last_published, make
 from azureblob_source.maintenance.drafts import new_draft
