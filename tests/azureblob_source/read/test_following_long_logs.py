@@ -92,9 +92,9 @@ def compare(seed: int, seen: Counter[str]) -> None:
         found = sorted(reader.blobs(after, until), key=lambda each: each[0].name)
         later = entries_in_effect(entries[until + 1 :])
         reverts = [entry for entry in later if entry.operation == "revert"]
-        overwrites = [entry for entry in later if entry.operation == "overwrite-partitions"]
-        done = [entry for entry in overwrites if entry.version <= entries[-1].published_up_to]
-        gone = {removal.name for entry in done for removal in entry.removed}
+        removing = [entry for entry in later if entry.operation in ("append", "overwrite-partitions", "void")]
+        done = [entry for entry in removing if entry.version <= entries[-1].published_up_to]
+        gone = {removal.name for entry in (*done, *reverts) for removal in entry.removed}
         new = [each for each in new_blobs(entries[after + 1 : until + 1], reverts) if each[1].name not in gone]
         expected = [(stream_blob(entry, blob), blob.schema) for entry, blob in new]
         assert sorted(expected, key=lambda each: each[0].name) == found, (after, until)

@@ -208,7 +208,7 @@ MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_mutant_is_caught(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
-    for seed in range(SEEDS):
+    for seed in range(8 * SEEDS):
         try:
             play(seed)
         except (AssertionError, NotFoundError, ConfigurationError):
