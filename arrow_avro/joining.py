@@ -17,7 +17,7 @@ rows end, which is found by stepping over them; what its values are is not check
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -131,15 +131,15 @@ class _JoinedFile:
         """Join a source."""
         first: tuple[int, int] | None = None
         rows = 0
-        for found in self._blocks(name, data):
-            body = self._small_body(name, found)
+        for found, stored in self._blocks(name, data):
+            body = self._small_body(name, found, stored)
             if body is None:
                 yield from self.close_block()
             if found.rows:
                 first = first or (self._at, self._rows)
                 rows += found.rows
             if body is None:
-                yield from self._write(found.rows, found.body)
+                yield from self._write(found.rows, self._carried_over(name, found, stored))
             elif found.rows:
                 self._pieces.append(_Piece(name, found.offset, found.rows, body))
                 self._rows, self._size = self._rows + found.rows, self._size + len(body)
@@ -170,15 +170,17 @@ class _JoinedFile:
         for start, skip, rows in waiting:
             yield Placement(start, self._at if rows else start, skip, rows)
 
-    def _blocks(self, name: str, data: Bytes) -> Iterator[AvroBlock]:
+    def _blocks(self, name: str, data: Bytes) -> Iterator[tuple[AvroBlock, Codec]]:
+        """The blocks of a source, each with its codec."""
         whole = InMemorySource(memoryview(data))
         source = GunzippedSource(whole, name) if is_gzip(data) else whole
         if not source.clip(1):
             return
         head = read_header(source, blob=name)
         self._check_header(name, head)
-        found = blocks(source, head, blob=name)
-        yield from found if head.codec == self._form.codec else self._recompressed(name, found, codec(head.codec))
+        stored = self._codec if head.codec == self._form.codec else codec(head.codec)
+        for found in blocks(source, head, blob=name):
+            yield found, stored
 
     def _check_header(self, name: str, head: FileHeader) -> None:
         same_text = head.schema_json == self._form.schema_json
@@ -190,26 +192,22 @@ class _JoinedFile:
             return
         raise ConfigurationError("join", f"blob {name}", cause, "Join blobs with those that are like them.")
 
-    def _recompressed(self, name: str, found: Iterable[AvroBlock], before: Codec) -> Iterator[AvroBlock]:
-        """The blocks of a source with another codec."""
-        for each in found:
-            try:
-                body = before.decompress(each.body)
-            except CorruptError as cause:
-                raise_corrupt(name, each.offset, str(cause), cause)
-            except BeyondLimitError as cause:
-                raise ConfigurationError("join", f"blob {name}", str(cause), cause.step) from cause
-            yield replace(each, body=memoryview(self._codec.compress(body)))
+    def _carried_over(self, name: str, found: AvroBlock, stored: Codec) -> Bytes:
+        """The body of a large block as it is stored, or compressed again if the joined file has another codec."""
+        if stored is self._codec:
+            return found.body
+        try:
+            return self._codec.compress(_inflated(name, found, stored))
+        except BeyondLimitError as cause:
+            raise ConfigurationError("join", f"blob {name}", str(cause), cause.step) from cause
 
-    def _small_body(self, name: str, found: AvroBlock) -> bytes | None:
+    def _small_body(self, name: str, found: AvroBlock, stored: Codec) -> bytes | None:
         """The body of a block, inflated; None if the block is large."""
         if found.rows and self._is_large(found):
             return None
         most = self._form.block_bytes // _LARGE_PART if found.rows else 0
         try:
-            body = bytes(self._codec.decompress(found.body, most))
-        except CorruptError as cause:
-            raise_corrupt(name, found.offset, str(cause), cause)
+            body = bytes(_inflated(name, found, stored, most))
         except BeyondLimitError:
             body = None
         if not found.rows and body != b"":
@@ -233,3 +231,11 @@ class _JoinedFile:
         plain = FileHeader(self._form.schema_json, "null", self._form.sync, 0, self._form.metadata)
         for _ in decode_blocks(plain, (piece.as_block() for piece in pieces), blob=name, columns=()):
             pass
+
+
+def _inflated(name: str, found: AvroBlock, stored: Codec, *most: int) -> Bytes:
+    """The body of a block, inflated; most and errors as of `Codec.decompress`. `CorruptError` names the source."""
+    try:
+        return stored.decompress(found.body, *most)
+    except CorruptError as cause:
+        raise_corrupt(name, found.offset, str(cause), cause)

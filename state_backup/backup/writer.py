@@ -152,7 +152,7 @@ class StateWriter:
         self._read_files: dict[str, ChecksumCache] = {}
         self._metrics = StateMetrics(storage.state)
         self.record_is_gone: bool = False
-        """Whether the record was found deleted: whoever goes on has to open the state."""
+        """Whether the record was found deleted. The state has to be opened again then: the notes do not hold."""
         self.backed_up: Mapping[str, BackedUpStore] = {}
         """What the last committed backup did, by store."""
 
